@@ -1,0 +1,91 @@
+"""Conversation threads: what keeps the order of runs and the context of an answer.
+
+A thread belongs to a scope. A channel finds it again by its key (the name given to ``--thread``, an imported
+conversation's name, later a Telegram topic); a thread without a key is reached by its public id alone.
+"""
+
+from dataclasses import dataclass
+from typing import NewType
+
+from pikobot.clock import Clock
+from pikobot.store.connection import Connection
+from pikobot.store.scopes import ScopeId
+
+ThreadId = NewType("ThreadId", int)
+
+
+@dataclass(frozen=True)
+class Thread:
+    id: ThreadId
+    public_id: str
+    scope_id: ScopeId
+    key: str | None
+
+
+@dataclass(frozen=True)
+class ThreadSummary:
+    public_id: str
+    key: str | None
+    scope_id: ScopeId
+    created_at_ms: int
+    last_said_at_ms: int | None
+    messages: int
+
+
+def create_thread(conn: Connection, scope_id: ScopeId, key: str | None, clock: Clock) -> Thread:
+    """A new thread. Caller holds write."""
+    public_id = clock.token("thr")
+    conn.execute(
+        "INSERT INTO threads (public_id, scope_id, key, created_at_ms) VALUES (?, ?, ?, ?)",
+        (public_id, scope_id, key, clock.now_ms()),
+    )
+    return Thread(ThreadId(conn.last_insert_rowid()), public_id, scope_id, key)
+
+
+def find_thread_by_key(conn: Connection, scope_id: ScopeId, key: str) -> Thread | None:
+    return _one(conn, "WHERE scope_id = ? AND key = ?", (scope_id, key))
+
+
+def find_thread_by_public_id(conn: Connection, public_id: str) -> Thread | None:
+    return _one(conn, "WHERE public_id = ?", (public_id,))
+
+
+def load_thread(conn: Connection, thread_id: ThreadId) -> Thread:
+    found = _one(conn, "WHERE id = ?", (thread_id,))
+    if found is None:
+        raise LookupError(f"thread {thread_id}")
+    return found
+
+
+def ensure_thread(conn: Connection, scope_id: ScopeId, key: str, clock: Clock) -> Thread:
+    """The thread of that key, made when it is new. Caller holds write."""
+    return find_thread_by_key(conn, scope_id, key) or create_thread(conn, scope_id, key, clock)
+
+
+def list_threads(
+    conn: Connection, *, scope_id: ScopeId | None, before_id: ThreadId | None, now_ms: int, limit: int
+) -> list[tuple[ThreadId, ThreadSummary]]:
+    """Newest threads first; page with the last id of the page before."""
+    rows = conn.execute(
+        """
+        SELECT t.id, t.public_id, t.key, t.scope_id, t.created_at_ms, max(s.said_at_ms), count(s.id)
+        FROM (
+            SELECT id, public_id, key, scope_id, created_at_ms FROM threads
+            WHERE (:scope IS NULL OR scope_id = :scope) AND (:before IS NULL OR id < :before)
+            ORDER BY id DESC LIMIT :limit
+        ) AS t
+        LEFT JOIN sources AS s ON s.thread_id = t.id AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now)
+        GROUP BY t.id
+        ORDER BY t.id DESC
+        """,
+        {"scope": scope_id, "before": before_id, "now": now_ms, "limit": limit},
+    )
+    return [
+        (ThreadId(row[0]), ThreadSummary(row[1], row[2], ScopeId(row[3]), row[4], row[5], row[6]))
+        for row in rows
+    ]
+
+
+def _one(conn: Connection, where: str, bindings: tuple[object, ...]) -> Thread | None:
+    row = conn.execute(f"SELECT id, public_id, scope_id, key FROM threads {where}", bindings).fetchone()  # type: ignore[arg-type]  # bindings are SQLite values
+    return None if row is None else Thread(ThreadId(row[0]), row[1], ScopeId(row[2]), row[3])
