@@ -3,7 +3,7 @@
 from pikobot.store.connection import Connection
 
 INSTANCE_ID = "instance_id"
-IDENTITY_KEY = "identity_key"  # hex; keys the hashes that recognise a record on a second import
+IDENTITY_KEY = "identity_key"  # keys the hashes that recognise a record on a second import
 SEGMENTER = "segmenter"
 
 
