@@ -1,0 +1,309 @@
+"""Reading memory: search by relevance, list by time, read one source in full.
+
+Each function is one read of the caller's snapshot. Eligibility (scope, time, expiry) is decided in SQL before
+ranking, and nothing is returned that the same snapshot doesn't hold. Every type of memory contributes one
+ranking of `Candidate`s, and `_merged` makes one list of them.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from pikobot.clock import iso_time
+from pikobot.errors import InvalidParams, NotFound
+from pikobot.memory import cursors, moments
+from pikobot.memory.params import DEFAULT_LIMIT, Cursor, Limit, MomentText, Name, Params, Tag, storable
+from pikobot.memory.records import Page, Record, RecordType, SourceText, best_part, source_record, source_time
+from pikobot.store.connection import Connection
+from pikobot.store.listing import SourcePosition, find_by_external_id, is_erased, list_sources
+from pikobot.store.literal import excerpt
+from pikobot.store.runs import RunId, load_run
+from pikobot.store.scopes import Scope, ScopeId, find_scope, load_scope
+from pikobot.store.segmentation import is_cjk, pairs, pieces
+from pikobot.store.sources import Source, SourceId, find_source, load_sources
+from pikobot.store.text_index import search_text
+from pikobot.store.threads import load_thread
+
+MAX_QUERY_CHARS = 4_096
+MAX_RANKED = cursors.MAX_PACKED_IDS
+MAX_TEXT_CHARS = 2_000
+MAX_READ_CHARS = 20_000
+MAX_TAGS = 8
+MAX_TERMS_LOCATED = 64
+
+MAX_SCAN_NOTE = "maxScan is ignored: every search covers the whole archive"
+
+
+class Filters(Params):
+    """What memory may come back. ``from`` and ``to`` include the moment, or the day, that they name."""
+
+    types: list[RecordType] | None = Field(default=None, min_length=1)
+    tags: list[Tag] | None = Field(default=None, max_length=MAX_TAGS)
+    kind: Literal["fact", "preference", "event", "plan", "decision", "relationship"] | None = None
+    basis: Literal["inferred", "explicit"] | None = None
+    entity: Name | None = None
+    scope: Name | None = None
+    from_: MomentText | None = Field(default=None, alias="from")
+    to: MomentText | None = None
+    history: bool = False
+    limit: Limit = DEFAULT_LIMIT
+    cursor: Cursor | None = None
+
+    @property
+    def admit_sources(self) -> bool:
+        """Whether a source can match: tags, kind, basis and entity are properties of facts."""
+        only_facts = self.tags or self.kind or self.basis or self.entity
+        return not only_facts and (self.types is None or "source" in self.types)
+
+
+class ListParams(Filters):
+    """Parameters of ``memory.list``."""
+
+
+class SearchParams(Filters):
+    """Parameters of ``memory.search``."""
+
+    query: Annotated[str, Field(max_length=MAX_QUERY_CHARS), AfterValidator(storable)]
+    max_scan: Annotated[int, Field(ge=1)] | None = Field(default=None, alias="maxScan")
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> "SearchParams":
+        if not self.query.strip():
+            raise ValueError("query: is empty; say what to look for, or use memory.list")
+        return self
+
+
+class ReadParams(Params):
+    """Parameters of ``source.read``: an id, or an outside id and its thread (key or id)."""
+
+    id: Name | None = None
+    external_id: Name | None = Field(default=None, alias="externalId")
+    thread: Name | None = None
+    scope: Name | None = None
+    from_: Annotated[int, Field(ge=0)] = Field(default=0, alias="from")
+    to: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _names_one_source(self) -> "ReadParams":
+        by_external_id = self.external_id is not None and self.thread is not None
+        any_external = not (self.external_id is None and self.thread is None and self.scope is None)
+        if (self.id is None) != by_external_id or (self.id is not None and any_external):
+            raise ValueError("id: give either id, or externalId with thread (and scope)")
+        if self.to is not None and self.to < self.from_:
+            raise ValueError("to: is before from")
+        return self
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One entry of a ranking; higher scores are better."""
+
+    type: RecordType
+    row_id: int
+    score: float
+
+
+@dataclass(frozen=True)
+class _Eligible:
+    """Filters, resolved against the database."""
+
+    scope_ids: Collection[ScopeId] | None
+    from_ms: int | None
+    to_ms: int | None
+    now_ms: int
+
+
+def search(
+    conn: Connection,
+    params: SearchParams,
+    *,
+    allowed_scopes: Sequence[ScopeId] | None,
+    now_ms: int,
+    degraded: str | None = None,
+) -> Page:
+    """What matches the query, best first. Allowed scopes None means all: the operator.
+
+    Paging gives at most 1,000 results. What is stored or erased meanwhile neither repeats nor hides a result.
+    ``degraded`` is handed through: the reason why the search had to do without vectors, or None.
+    """
+    bound_to = cursors.fingerprint("memory.search", params)
+    seen = cursors.read_seen(params.cursor, bound_to) if params.cursor is not None else []
+    limit = min(params.limit, MAX_RANKED - len(seen))
+    eligible = _eligible(conn, params, allowed_scopes, now_ms)
+    rankings = (
+        [_ranked_sources(conn, params.query, eligible, seen, limit + 1)] if params.admit_sources else []
+    )
+    ranked = _merged(rankings)
+    records = _source_records(conn, ranked[:limit], params.query, now_ms)
+    given = [*seen, *(candidate.row_id for candidate in ranked[:limit])]
+    has_more = len(ranked) > limit and len(given) < MAX_RANKED
+    return Page(
+        records=records,
+        cursor=cursors.seen_cursor(bound_to, given) if has_more else None,
+        degraded=degraded,
+        note=None if params.max_scan is None else MAX_SCAN_NOTE,
+    )
+
+
+def list_memory(
+    conn: Connection, params: ListParams, *, allowed_scopes: Sequence[ScopeId] | None, now_ms: int
+) -> Page:
+    """What is stored, newest first, without end: page with the cursor."""
+    bound_to = cursors.fingerprint("memory.list", params)
+    before = None
+    if params.cursor is not None:
+        before = SourcePosition(*cursors.read_position(params.cursor, bound_to, 2))
+    if not params.admit_sources:
+        return Page((), None)
+    eligible = _eligible(conn, params, allowed_scopes, now_ms)
+    found = list_sources(
+        conn,
+        scope_ids=eligible.scope_ids,
+        from_ms=eligible.from_ms,
+        to_ms=eligible.to_ms,
+        before=before,
+        now_ms=now_ms,
+        limit=params.limit + 1,
+    )
+    shown = found[: params.limit]
+    names = _scope_names(conn, shown)
+    records = tuple(
+        source_record(s, names[s.scope_id], text=excerpt(s.text, (0, 0), MAX_TEXT_CHARS)) for s in shown
+    )
+    has_more = len(found) > params.limit
+    last = (shown[-1].said_at_ms, shown[-1].id) if shown else ()
+    return Page(records, cursors.position_cursor(bound_to, last) if has_more else None)
+
+
+def read_source(
+    conn: Connection, params: ReadParams, *, allowed_scopes: Sequence[ScopeId] | None, now_ms: int
+) -> SourceText:
+    """One source with everything known about it and at most 20,000 of its characters.
+
+    Raises `NotFound` when there is none that may be read, and says so when it was erased; `InvalidParams`
+    when an outside id names sources of several scopes.
+    """
+    public_id = params.id if params.id is not None else _public_id_of(conn, params)
+    source = find_source(conn, public_id, now_ms=now_ms)
+    if source is None and is_erased(conn, public_id):
+        raise NotFound(f"source {public_id} was erased; its text is gone for good")
+    if source is None or (allowed_scopes is not None and source.scope_id not in allowed_scopes):
+        raise NotFound(f"there is no source {public_id}; look for it with memory.search or memory.list")
+    if params.from_ > len(source.text):
+        raise InvalidParams(f"from: the source has {len(source.text)} characters")
+    last = min(len(source.text) if params.to is None else params.to, params.from_ + MAX_READ_CHARS)
+    thread = load_thread(conn, source.thread_id)
+    return SourceText(
+        id=source.public_id,
+        external_id=source.external_id,
+        kind=source.kind,
+        role=source.role,
+        speaker=source.speaker,
+        thread_id=thread.public_id,
+        thread_key=thread.key,
+        run_id=None if source.run_id is None else load_run(conn, RunId(source.run_id)).public_id,
+        scope=str(load_scope(conn, source.scope_id)),
+        time=source_time(source),
+        origin=source.origin,
+        is_partial=source.is_partial,
+        expires_at=None
+        if source.expires_at_ms is None
+        else iso_time(source.expires_at_ms, source.utc_offset_min),
+        text=source.text[params.from_ : last],
+        first_char=params.from_,
+        total_chars=len(source.text),
+    )
+
+
+def scope_named(conn: Connection, text: str) -> ScopeId | None:
+    """The scope that a parameter names; None when nothing was ever stored in it."""
+    return find_scope(conn, Scope.parse(text))
+
+
+def _public_id_of(conn: Connection, params: ReadParams) -> str:
+    scope_id = None if params.scope is None else scope_named(conn, params.scope)
+    found: list[str] = []
+    if params.scope is None or scope_id is not None:
+        found = find_by_external_id(
+            conn, params.external_id or "", thread=params.thread or "", scope_id=scope_id
+        )
+    if not found:
+        raise NotFound(
+            "no source has that externalId in that thread; look for it with memory.search or memory.list"
+        )
+    if len(found) > 1:
+        raise InvalidParams("externalId: several scopes have it in that thread; add scope")
+    return found[0]
+
+
+def _eligible(conn: Connection, params: Filters, allowed: Sequence[ScopeId] | None, now_ms: int) -> _Eligible:
+    scope_ids: Collection[ScopeId] | None = allowed
+    if params.scope is not None:
+        named = scope_named(conn, params.scope)
+        may_read = named is not None and (allowed is None or named in allowed)
+        scope_ids = [named] if named is not None and may_read else []
+    return _Eligible(
+        scope_ids=scope_ids,
+        from_ms=None if params.from_ is None else moments.first_ms(params.from_),
+        to_ms=None if params.to is None else moments.after_ms(params.to),
+        now_ms=now_ms,
+    )
+
+
+def _ranked_sources(
+    conn: Connection, query: str, eligible: _Eligible, seen: Collection[int], limit: int
+) -> list[Candidate]:
+    hits = search_text(
+        conn,
+        query=query,
+        scope_ids=eligible.scope_ids,
+        from_ms=eligible.from_ms,
+        to_ms=eligible.to_ms,
+        now_ms=eligible.now_ms,
+        exclude_ids=seen,
+        limit=limit,
+    )
+    return [Candidate("source", hit.source_id, hit.score) for hit in hits]
+
+
+def _merged(rankings: Sequence[Sequence[Candidate]]) -> list[Candidate]:
+    """One list, best first; equals keep the order of their rankings."""
+    candidates = [candidate for ranking in rankings for candidate in ranking]
+    return sorted(candidates, key=lambda candidate: -candidate.score)
+
+
+def _source_records(
+    conn: Connection, ranked: Sequence[Candidate], query: str, now_ms: int
+) -> tuple[Record, ...]:
+    sources = load_sources(conn, [SourceId(candidate.row_id) for candidate in ranked], now_ms=now_ms)
+    names = _scope_names(conn, sources.values())
+    return tuple(
+        source_record(
+            source, names[source.scope_id], text=_shown_text(source.text, query), score=candidate.score
+        )
+        for candidate in ranked
+        if (source := sources.get(SourceId(candidate.row_id))) is not None
+    )
+
+
+def _shown_text(text: str, query: str) -> str:
+    """The whole text when it is short, else the unchanged part of it that answers the query best."""
+    if len(text) <= MAX_TEXT_CHARS:
+        return text
+    terms = [term for piece in pieces(query) for term in (pairs(piece) if is_cjk(piece) else [piece])]
+    if not terms:
+        return excerpt(text, (0, 0), MAX_TEXT_CHARS)
+    # The longest first: a regular expression takes the first alternative that fits.
+    known = sorted(dict.fromkeys(terms[:MAX_TERMS_LOCATED]), key=len, reverse=True)
+    found = re.finditer("|".join(map(re.escape, known)), text, re.IGNORECASE)
+    start = best_part(
+        text, [(match.start(), match.group().casefold()) for match in found], max_chars=MAX_TEXT_CHARS
+    )
+    return excerpt(text, (start, start + MAX_TEXT_CHARS), MAX_TEXT_CHARS)
+
+
+def _scope_names(conn: Connection, sources: Collection[Source]) -> dict[ScopeId, str]:
+    return {scope_id: str(load_scope(conn, scope_id)) for scope_id in {source.scope_id for source in sources}}

@@ -1,0 +1,212 @@
+"""Reads for browsing and for the import: sources by time, runs with their cost, records by identity.
+
+Everything here is read-only. Listings are keyset-paged: the caller hands back the position of the last row,
+so that rows which come or go meanwhile neither repeat nor hide others.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pikobot.store.connection import Connection
+from pikobot.store.leases import State
+from pikobot.store.runs import RunId
+from pikobot.store.scopes import ScopeId
+from pikobot.store.sources import Source, SourceId, load_sources
+from pikobot.store.threads import ThreadId
+
+
+@dataclass(frozen=True)
+class SourcePosition:
+    """Where a page of sources ended: pages go on with what was said before it."""
+
+    said_at_ms: int
+    source_id: int
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    id: RunId
+    public_id: str
+    thread_public_id: str
+    thread_key: str | None
+    state: State
+    model: str | None
+    error_code: str | None
+    claims: int
+    created_at_ms: int
+    finished_at_ms: int | None
+    attempts: int
+    cost_microusd: int
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True)
+class StoredRecord:
+    """What an import compares a record with that is already here."""
+
+    content_hash: bytes
+    role: str
+    speaker: str
+
+
+@dataclass(frozen=True)
+class WorkspaceSpending:
+    """Micro-dollars of a workspace: known costs, and what calls of unknown or open outcome keep reserved."""
+
+    workspace: str
+    spent_microusd: int
+    reserved_microusd: int
+
+
+def list_sources(
+    conn: Connection,
+    *,
+    scope_ids: Collection[ScopeId] | None,
+    from_ms: int | None,
+    to_ms: int | None,
+    before: SourcePosition | None,
+    now_ms: int,
+    limit: int,
+) -> list[Source]:
+    """Unexpired sources of the scopes (None: all) said in [from_ms, to_ms), newest first."""
+    found: list[tuple[int, int]] = []
+    for scope_id in _all_scopes(conn) if scope_ids is None else scope_ids:
+        # One scope at a time: each is a range of the index, and their heads are merged.
+        rows = conn.execute(
+            """
+            SELECT said_at_ms, id FROM sources
+            WHERE scope_id = :scope
+              AND said_at_ms >= coalesce(:from_ms, -9223372036854775808)
+              AND said_at_ms < coalesce(:to_ms, 9223372036854775807)
+              AND (said_at_ms, id) < (:before_ms, :before_id)
+              AND (expires_at_ms IS NULL OR expires_at_ms > :now)
+            ORDER BY said_at_ms DESC, id DESC LIMIT :limit
+            """,
+            {
+                "scope": scope_id,
+                "from_ms": from_ms,
+                "to_ms": to_ms,
+                "before_ms": before.said_at_ms if before else 2**63 - 1,
+                "before_id": before.source_id if before else 2**63 - 1,
+                "now": now_ms,
+                "limit": limit,
+            },
+        )
+        found += [(row[0], row[1]) for row in rows]
+    ids = [SourceId(source_id) for _, source_id in sorted(found, reverse=True)[:limit]]
+    return list(load_sources(conn, ids, now_ms=now_ms).values())
+
+
+def find_by_external_id(
+    conn: Connection, external_id: str, *, thread: str, scope_id: ScopeId | None
+) -> list[str]:
+    """Public ids, at most two, of the sources with that outside id in a thread given by key or public id."""
+    rows = conn.execute(
+        """
+        SELECT s.public_id FROM sources AS s JOIN threads AS t ON t.id = s.thread_id
+        WHERE s.external_id = :external AND (t.key = :thread OR t.public_id = :thread)
+          AND (:scope IS NULL OR s.scope_id = :scope)
+        ORDER BY s.id LIMIT 2
+        """,
+        {"external": external_id, "thread": thread, "scope": scope_id},
+    )
+    return [row[0] for row in rows]
+
+
+def is_erased(conn: Connection, public_id: str) -> bool:
+    """Whether a tombstone names that public id."""
+    return bool(conn.execute("SELECT 1 FROM erasures WHERE public_id = ?", (public_id,)).fetchone())
+
+
+def is_identity_erased(conn: Connection, identity: bytes) -> bool:
+    """Whether a record of that identity was erased; checked in the transaction that would store it again."""
+    return bool(conn.execute("SELECT 1 FROM erasures WHERE identity = ?", (identity,)).fetchone())
+
+
+def find_record(conn: Connection, identity: bytes) -> StoredRecord | None:
+    """The source stored for an imported record."""
+    row = conn.execute(
+        "SELECT content_hash, role, speaker FROM sources WHERE identity = ?", (identity,)
+    ).fetchone()
+    return None if row is None else StoredRecord(bytes(row[0]), row[1], row[2])
+
+
+def list_runs(
+    conn: Connection,
+    *,
+    scope_id: ScopeId | None,
+    thread_id: ThreadId | None,
+    state: State | None,
+    before_id: RunId | None,
+    limit: int,
+) -> list[RunSummary]:
+    """Newest runs first, each with its provider calls added up; page with the last id of the page before."""
+    rows = conn.execute(
+        """
+        SELECT r.id, r.public_id, r.thread, r.key, r.state, r.model, r.error_code, r.claims,
+            r.created_at_ms, r.finished_at_ms, count(a.id), coalesce(sum(a.cost_microusd), 0),
+            coalesce(sum(a.input_tokens), 0), coalesce(sum(a.cached_input_tokens), 0),
+            coalesce(sum(a.output_tokens), 0)
+        FROM (
+            SELECT runs.*, t.public_id AS thread, t.key FROM runs JOIN threads AS t ON t.id = runs.thread_id
+            WHERE (:scope IS NULL OR t.scope_id = :scope) AND (:thread IS NULL OR t.id = :thread)
+              AND (:state IS NULL OR runs.state = :state) AND (:before IS NULL OR runs.id < :before)
+            ORDER BY runs.id DESC LIMIT :limit
+        ) AS r
+        LEFT JOIN attempts AS a ON a.run_id = r.id
+        GROUP BY r.id
+        ORDER BY r.id DESC
+        """,
+        {"scope": scope_id, "thread": thread_id, "state": state, "before": before_id, "limit": limit},
+    )
+    return [
+        RunSummary(
+            id=RunId(row[0]),
+            public_id=row[1],
+            thread_public_id=row[2],
+            thread_key=row[3],
+            state=State(row[4]),
+            model=row[5],
+            error_code=row[6],
+            claims=row[7],
+            created_at_ms=row[8],
+            finished_at_ms=row[9],
+            attempts=row[10],
+            cost_microusd=row[11],
+            input_tokens=row[12],
+            cached_input_tokens=row[13],
+            output_tokens=row[14],
+        )
+        for row in rows
+    ]
+
+
+def spending_by_workspace(conn: Connection, *, since_ms: int) -> list[WorkspaceSpending]:
+    """What each workspace's provider calls since a moment have cost and keep reserved."""
+    rows = conn.execute(
+        """
+        SELECT workspace,
+            coalesce(sum(CASE state WHEN 'succeeded' THEN cost_microusd END), 0),
+            coalesce(sum(CASE WHEN state IN ('started', 'unknown') THEN reserved_microusd END), 0)
+        FROM attempts WHERE started_at_ms >= ? GROUP BY workspace ORDER BY workspace
+        """,
+        (since_ms,),
+    )
+    return [WorkspaceSpending(row[0], row[1], row[2]) for row in rows]
+
+
+def count_threads(conn: Connection) -> int:
+    row = conn.execute("SELECT count(*) FROM threads").fetchone()
+    return int(row[0]) if row else 0
+
+
+def count_unknown_outcomes(conn: Connection) -> int:
+    """Provider calls that may have charged without anyone having seen the answer."""
+    row = conn.execute("SELECT count(*) FROM attempts WHERE state = 'unknown'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _all_scopes(conn: Connection) -> list[ScopeId]:
+    return [ScopeId(row[0]) for row in conn.execute("SELECT id FROM scopes ORDER BY id")]
