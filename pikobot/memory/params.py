@@ -63,11 +63,12 @@ def validated(model: type[P], params: object) -> P:
 def _problem(kind: str, place: tuple[int | str, ...], message: str, known: Sequence[str]) -> str:
     if kind == "extra_forbidden":
         key = str(place[-1])
-        return f"{_named(key)}: unknown key; known are {', '.join(known)}"
+        return f"{named_key(key)}: unknown key; known are {', '.join(known)}"
     text = message.removeprefix("Value error, ")
-    return f"{'.'.join(_named(str(step)) for step in place)}: {text}" if place else text
+    return f"{'.'.join(named_key(str(step)) for step in place)}: {text}" if place else text
 
 
-def _named(key: str) -> str:
+def named_key(key: str) -> str:
+    """A key from outside, fit for a message: short, and escaped unless it is a plain name."""
     shown = key if len(key) <= MAX_KEY_CHARS_NAMED else key[:MAX_KEY_CHARS_NAMED] + "…"
     return shown if shown.isidentifier() or shown.isdigit() else ascii(shown)
