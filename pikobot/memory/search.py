@@ -123,10 +123,12 @@ def search(
     allowed_scopes: Sequence[ScopeId] | None,
     now_ms: int,
     degraded: str | None = None,
+    exclude: Collection[SourceId] = (),
 ) -> Page:
     """What matches the query, best first. Allowed scopes None means all: the operator.
 
     Paging gives at most 1,000 results. What is stored or erased meanwhile neither repeats nor hides a result.
+    ``exclude`` leaves out sources that the caller has already, such as the request itself.
     ``degraded`` is handed through: the reason why the search had to do without vectors, or None.
     """
     bound_to = cursors.fingerprint("memory.search", params)
@@ -134,7 +136,7 @@ def search(
     limit = min(params.limit, MAX_RANKED - len(seen))
     eligible = _eligible(conn, params, allowed_scopes, now_ms)
     rankings = (
-        [_ranked_sources(conn, params.query, eligible, seen, limit + 1)] if params.admit_sources else []
+        [_ranked_sources(conn, params.query, eligible, [*seen, *exclude], limit + 1)] if params.admit_sources else []
     )
     ranked = _merged(rankings)
     records = _source_records(conn, ranked[:limit], params.query, now_ms)

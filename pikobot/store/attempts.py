@@ -16,7 +16,9 @@ from pikobot.store.connection import Connection
 
 AttemptId = NewType("AttemptId", int)
 
-_COUNTED = "sum(CASE state WHEN 'succeeded' THEN cost_microusd WHEN 'failed' THEN 0 ELSE reserved_microusd END)"
+_COUNTED = (
+    "sum(CASE state WHEN 'succeeded' THEN cost_microusd WHEN 'failed' THEN 0 ELSE reserved_microusd END)"
+)
 
 
 class AttemptState(StrEnum):
@@ -66,11 +68,15 @@ def insert_attempt(conn: Connection, new: NewAttempt, *, now_ms: int) -> Attempt
 
 
 def finish_attempt(conn: Connection, attempt_id: AttemptId, outcome: AttemptOutcome, *, now_ms: int) -> bool:
-    """Record how a call ended; False when it had ended already. Caller holds write."""
+    """Record how a call ended; False when it had ended already. Caller holds write.
+
+    A call that succeeded without a known cost counts for all that was reserved.
+    """
     conn.execute(
         """
         UPDATE attempts
-        SET state = :state, cost_microusd = :cost, input_tokens = :input, cached_input_tokens = :cached,
+        SET state = :state, input_tokens = :input, cached_input_tokens = :cached,
+            cost_microusd = iif(:state = 'succeeded', coalesce(:cost, reserved_microusd), NULL),
             output_tokens = :output, error_code = :error, finished_at_ms = :now
         WHERE id = :id AND state = 'started'
         """,
@@ -98,6 +104,13 @@ def mark_started_unknown(conn: Connection, *, run_id: int | None, now_ms: int) -
         {"run": run_id, "now": now_ms},
     )
     return conn.changes()
+
+
+def has_unknown_attempt(conn: Connection, run_id: int) -> bool:
+    """Whether one of the run's calls may have charged without its answer having been seen."""
+    return bool(
+        conn.execute("SELECT 1 FROM attempts WHERE run_id = ? AND state = 'unknown'", (run_id,)).fetchone()
+    )
 
 
 def run_spending(conn: Connection, run_id: int) -> int:

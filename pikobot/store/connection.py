@@ -30,6 +30,7 @@ from pikobot.errors import DamagedData, InstanceBusy, PikobotError
 from pikobot.store.literal import contains_folded
 
 Connection = apsw.Connection
+SqlValue = int | float | str | bytes | None
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -224,8 +225,13 @@ def connect(path: Path) -> Connection:
             "trusted_schema = OFF",
         ):
             conn.execute(f"PRAGMA {pragma}").fetchall()
-        conn.create_scalar_function("contains_folded", contains_folded, 2, deterministic=True)
+        conn.create_scalar_function("contains_folded", _contains_folded, 2, deterministic=True)
         return conn
+
+
+def _contains_folded(*values: SqlValue) -> SqlValue:
+    text, folded_needle = values
+    return contains_folded(str(text), str(folded_needle))
 
 
 @contextmanager

@@ -56,6 +56,14 @@ def claim(
     return None if row is None else Lease(table, row_id, token, int(row[0]))
 
 
+def current(conn: Connection, table: str, row_id: int) -> Lease | None:
+    """The lease on a row, whoever holds it: for ending what a crashed process has left."""
+    row = conn.execute(
+        f"SELECT lease_token, claims FROM {_checked(table)} WHERE id = ? AND state = 'leased'", (row_id,)
+    ).fetchone()
+    return None if row is None else Lease(table, row_id, row[0], row[1])
+
+
 def holds(conn: Connection, lease: Lease) -> bool:
     """Whether the lease still owns its row; checked inside the transaction that acts on it."""
     return bool(

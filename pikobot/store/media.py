@@ -56,6 +56,9 @@ def list_media(conn: Connection, source_id: SourceId) -> list[Media]:
 
 def read_media(conn: Connection, media_id: MediaId, *, offset: int = 0, length: int | None = None) -> bytes:
     """A range of an attachment's bytes, without loading the rest."""
-    with conn.blob_open("main", "media", "data", media_id, False) as blob:
+    blob = conn.blob_open("main", "media", "data", media_id, False)
+    try:
         blob.seek(min(offset, blob.length()))
         return blob.read(-1 if length is None else length)
+    finally:
+        blob.close()

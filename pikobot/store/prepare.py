@@ -1,13 +1,14 @@
 """Open an instance's database: migrated, with its identity, ready for operations."""
 
+from contextlib import closing
 from pathlib import Path
 
 from pikobot.clock import Clock
 from pikobot.store import schema
-from pikobot.store.connection import Connection, Database
-from pikobot.store.segmentation import SEGMENTER_VERSION
+from pikobot.store.connection import Connection, Database, connect, translated_errors
+from pikobot.store.segmentation import SEGMENTER_ID
 from pikobot.store.settings import IDENTITY_KEY, INSTANCE_ID, SEGMENTER, read_setting, write_setting
-from pikobot.store.text_index import rebuild_text_index
+from pikobot.store.text_index import is_index_current, rebuild_text_index
 
 
 def open_database(path: Path, clock: Clock) -> Database:
@@ -25,18 +26,17 @@ def open_database(path: Path, clock: Clock) -> Database:
     return db
 
 
-def _complete(db: Database) -> None:
-    """Give a new database its identity, and index its texts again when the segmentation has changed."""
-    with db.read() as conn:
-        if read_setting(conn, INSTANCE_ID) and read_setting(conn, SEGMENTER) == str(SEGMENTER_VERSION):
-            return
-    with db.write("prepare the database") as tx:
-        if read_setting(tx, INSTANCE_ID) is None:
-            write_setting(tx, INSTANCE_ID, db.clock.token("ins"))
-            write_setting(tx, IDENTITY_KEY, db.clock.token("key"))
-        if read_setting(tx, SEGMENTER) not in (None, str(SEGMENTER_VERSION)):
-            rebuild_text_index(tx)
-        write_setting(tx, SEGMENTER, str(SEGMENTER_VERSION))
+def is_prepared(path: Path) -> bool:
+    """Whether `open_database` would leave the database as it is, so that it may run beside other readers.
+
+    Raises what `schema.check_applied` raises.
+    """
+    if not path.is_file():
+        return False
+    known = schema.known_migrations()
+    with translated_errors("open the database"), closing(connect(path)) as conn:
+        is_migrated = schema.check_applied(conn, known) == len(known)
+        return is_migrated and read_setting(conn, INSTANCE_ID) is not None and is_index_current(conn)
 
 
 def identity_key(conn: Connection) -> bytes:
@@ -45,3 +45,18 @@ def identity_key(conn: Connection) -> bytes:
     if key is None:
         raise LookupError("the database was not prepared")
     return key.encode()
+
+
+def _complete(db: Database) -> None:
+    """Give a new database its identity, and index its texts again when the segmentation has changed."""
+    with db.read() as conn:
+        is_new = read_setting(conn, INSTANCE_ID) is None
+        if not is_new and is_index_current(conn):
+            return
+    with db.write("prepare the database") as tx:
+        if is_new:
+            write_setting(tx, INSTANCE_ID, db.clock.token("ins"))
+            write_setting(tx, IDENTITY_KEY, db.clock.token("key"))
+            write_setting(tx, SEGMENTER, SEGMENTER_ID)
+        else:
+            rebuild_text_index(tx)

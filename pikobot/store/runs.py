@@ -32,7 +32,9 @@ class Run:
     finished_at_ms: int | None
 
 
-_COLUMNS = "id, public_id, thread_id, is_standalone, model, created_at_ms, state, claims, error_code, finished_at_ms"
+_COLUMNS = (
+    "id, public_id, thread_id, is_standalone, model, created_at_ms, state, claims, error_code, finished_at_ms"
+)
 
 
 def insert_run(conn: Connection, thread_id: ThreadId, *, is_standalone: bool, clock: Clock) -> Run:
@@ -72,11 +74,24 @@ def next_claimable(conn: Connection, *, now_ms: int, thread_id: ThreadId | None)
     return None if row is None else RunId(row[0])
 
 
-def load_run(conn: Connection, run_id: RunId) -> Run:
+def find_run(conn: Connection, run_id: RunId) -> Run | None:
     row = conn.execute(f"SELECT {_COLUMNS} FROM runs WHERE id = ?", (run_id,)).fetchone()
-    if row is None:
+    return None if row is None else _run(row)
+
+
+def load_run(conn: Connection, run_id: RunId) -> Run:
+    run = find_run(conn, run_id)
+    if run is None:
         raise LookupError(f"run {run_id}")
-    return _run(row)
+    return run
+
+
+def answer_of(conn: Connection, run_id: RunId) -> tuple[str, bool] | None:
+    """The answer's text and whether it is partial; None while there is none."""
+    row = conn.execute(
+        "SELECT text, is_partial FROM sources WHERE run_id = ? AND role = 'assistant'", (run_id,)
+    ).fetchone()
+    return None if row is None else (row[0], bool(row[1]))
 
 
 def request_source_id(conn: Connection, run_id: RunId) -> SourceId | None:
@@ -93,9 +108,14 @@ def unfinished_runs(conn: Connection, thread_id: ThreadId) -> list[RunId]:
     return [
         RunId(row[0])
         for row in conn.execute(
-            "SELECT id FROM runs WHERE thread_id = ? AND state IN ('queued', 'leased') ORDER BY id", (thread_id,)
+            "SELECT id FROM runs WHERE thread_id = ? AND state IN ('queued', 'leased') ORDER BY id",
+            (thread_id,),
         )
     ]
+
+
+def leased_runs(conn: Connection) -> list[RunId]:
+    return [RunId(row[0]) for row in conn.execute("SELECT id FROM runs WHERE state = 'leased' ORDER BY id")]
 
 
 def cancel_queued(conn: Connection, run_ids: Iterable[RunId], *, now_ms: int) -> int:
@@ -114,7 +134,10 @@ def cancel_queued(conn: Connection, run_ids: Iterable[RunId], *, now_ms: int) ->
 
 
 def count_by_state(conn: Connection) -> dict[str, int]:
-    return {row[0]: row[1] for row in conn.execute("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state")}
+    return {
+        row[0]: row[1]
+        for row in conn.execute("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state")
+    }
 
 
 def append_transcript(conn: Connection, run_id: RunId, messages: Sequence[str]) -> None:
@@ -132,12 +155,16 @@ def append_transcript(conn: Connection, run_id: RunId, messages: Sequence[str]) 
 def load_transcript(conn: Connection, run_id: RunId) -> list[str]:
     return [
         row[0]
-        for row in conn.execute("SELECT message FROM run_transcript WHERE run_id = ? ORDER BY position", (run_id,))
+        for row in conn.execute(
+            "SELECT message FROM run_transcript WHERE run_id = ? ORDER BY position", (run_id,)
+        )
     ]
 
 
-def delete_transcript(conn: Connection, run_id: RunId) -> None:
+def clear_execution(conn: Connection, run_id: RunId) -> None:
+    """Remove what a run keeps only while it runs: its transcript and its citation set. Caller holds write."""
     conn.execute("DELETE FROM run_transcript WHERE run_id = ?", (run_id,))
+    conn.execute("DELETE FROM run_sources WHERE run_id = ?", (run_id,))
 
 
 def cite_sources(conn: Connection, run_id: RunId, source_ids: Iterable[SourceId]) -> None:
@@ -151,7 +178,9 @@ def cite_sources(conn: Connection, run_id: RunId, source_ids: Iterable[SourceId]
 def cited_sources(conn: Connection, run_id: RunId) -> list[SourceId]:
     return [
         SourceId(row[0])
-        for row in conn.execute("SELECT source_id FROM run_sources WHERE run_id = ? ORDER BY source_id", (run_id,))
+        for row in conn.execute(
+            "SELECT source_id FROM run_sources WHERE run_id = ? ORDER BY source_id", (run_id,)
+        )
     ]
 
 

@@ -71,10 +71,10 @@ def check_applied(conn: Connection, migrations: tuple[Migration, ...]) -> int:
         if _has_records(conn)
         else []
     )
-    newest_known = migrations[-1].version
-    if applied and applied[-1][0] > newest_known:
+    newest, newest_known = applied_version(conn), migrations[-1].version
+    if newest > newest_known:
         raise SchemaTooNew(
-            f"the database has schema {applied[-1][0]}, this pikobot knows {newest_known}: use a newer pikobot"
+            f"the database has schema {newest}, this pikobot knows {newest_known}: use a newer pikobot"
         )
     for position, (version, name, checksum) in enumerate(applied):
         known = migrations[position]

@@ -86,6 +86,6 @@ def list_threads(
     ]
 
 
-def _one(conn: Connection, where: str, bindings: tuple[object, ...]) -> Thread | None:
-    row = conn.execute(f"SELECT id, public_id, scope_id, key FROM threads {where}", bindings).fetchone()  # type: ignore[arg-type]  # bindings are SQLite values
+def _one(conn: Connection, where: str, bindings: tuple[int | str, ...]) -> Thread | None:
+    row = conn.execute(f"SELECT id, public_id, scope_id, key FROM threads {where}", bindings).fetchone()
     return None if row is None else Thread(ThreadId(row[0]), row[1], ScopeId(row[2]), row[3])

@@ -1,0 +1,163 @@
+"""Answer one claimed run: with the model, or from memory alone when there is none.
+
+The only place where a run's outcome is decided. Every way out ends the run exactly once, in one transaction,
+and emits `RunEnded` last. What the provider may have charged for is never asked again by itself.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pikobot.adapters.chat import ChatCallFailed, ChatModel, Message, StopReason, ToolCall
+from pikobot.agent import events, runs
+from pikobot.agent.accounting import RunJournal, Tariff
+from pikobot.agent.context import Room
+from pikobot.agent.loop import Emit, Loop
+from pikobot.agent.prompt import SYSTEM_PROMPT
+from pikobot.agent.runs import Claimed, Result
+from pikobot.agent.tools import RunFenced, ToolScope, call_tool, cite, tools_for
+from pikobot.errors import BudgetExceeded, PikobotError, ProviderError
+from pikobot.memory.recall import MemoryAnswer, answer_from_memory
+from pikobot.store.attempts import AttemptId
+from pikobot.store.connection import Database
+from pikobot.store.leases import State
+from pikobot.store.scopes import Scope, ScopeId, find_scope
+from pikobot.store.sources import SourceId
+
+
+@dataclass(frozen=True)
+class Brain:
+    """A chat model with its tariff and its room; in recall mode there is none."""
+
+    model: ChatModel
+    tariff: Tariff
+    room: Room
+    run_timeout_s: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How answering went, before it is committed."""
+
+    state: State
+    text: str
+    is_partial: bool = False
+    error: PikobotError | None = None
+    error_code: str | None = None
+
+
+class Executor:
+    """Answers the runs of one instance; holds no state of its own."""
+
+    def __init__(self, db: Database, brain: Brain | None) -> None:
+        self._db = db
+        self._brain = brain
+
+    async def execute(self, claimed: Claimed, emit: Emit) -> None:
+        """Answer a claimed run to its end. A cancellation is the caller's to record (`runs.finish`, `interrupt`).
+
+        Raises `RunFenced` when the run is lost: then nothing of it was kept.
+        """
+        if claimed.context.left_out:
+            emit(events.Notice(f"the {claimed.context.left_out} oldest messages are not shown to the model"))
+        if self._brain is None:
+            outcome = await self._recall(claimed, emit)
+        else:
+            scope = ToolScope(
+                db=self._db,
+                scope_id=claimed.thread.scope_id,
+                lease=claimed.lease,
+                run_id=claimed.run.id,
+                request_id=claimed.request.id,
+            )
+            loop = _loop(self._brain, scope, claimed.scope.workspace, emit)
+            loop.transcript.extend(claimed.transcript)
+            loop.cache_key = claimed.thread.public_id
+            outcome = await converse(loop, claimed.context.messages, self._brain.run_timeout_s)
+        await self._commit(claimed, outcome, emit)
+
+    async def execute_ephemeral(self, text: str, owner: Scope, emit: Emit) -> None:
+        """Answer without retaining anything but the account of what it cost."""
+        scope_id = await self._db.read_async(find_scope, owner)
+        if self._brain is None:
+            found = await self._search_memory(text, scope_id, None)
+            emit(events.TextDelta(found.text))
+            outcome = Outcome(State.SUCCEEDED, found.text)
+        else:
+            scope = ToolScope(db=self._db, scope_id=scope_id, lease=None, run_id=None, request_id=None)
+            loop = _loop(self._brain, scope, owner.workspace, emit)
+            context = (Message("system", SYSTEM_PROMPT), Message("user", text))
+            outcome = await converse(loop, context, self._brain.run_timeout_s)
+        emit(events.RunEnded(outcome.state, outcome.text, outcome.is_partial, outcome.error))
+
+    async def _recall(self, claimed: Claimed, emit: Emit) -> Outcome:
+        """Quote from memory; search again when something found was forgotten before it could be cited."""
+        is_cited: bool | None = False
+        while not is_cited:
+            found = await self._search_memory(
+                claimed.request.text, claimed.thread.scope_id, claimed.request.id
+            )
+            is_cited = await self._db.perform_async(cite, claimed.lease, claimed.run.id, found.source_ids)
+            if is_cited is None:
+                raise RunFenced
+        emit(events.TextDelta(found.text))
+        return Outcome(State.SUCCEEDED, found.text)
+
+    async def _search_memory(
+        self, text: str, scope_id: ScopeId | None, request_id: SourceId | None
+    ) -> MemoryAnswer:
+        return await self._db.read_async(
+            answer_from_memory, text, scope_id=scope_id, request_id=request_id, now_ms=self._db.clock.now_ms()
+        )
+
+    async def _commit(self, claimed: Claimed, outcome: Outcome, emit: Emit) -> None:
+        result = None
+        if outcome.text:
+            result = Result(outcome.text, "recall" if self._brain is None else "model", outcome.is_partial)
+        state = await self._db.perform_async(
+            runs.finish, claimed, outcome.state, result, error_code=outcome.error_code
+        )
+        if state is None:
+            raise RunFenced
+        emit(events.RunEnded(state, outcome.text, outcome.is_partial, outcome.error))
+
+
+async def converse(loop: Loop[AttemptId], context: Sequence[Message], timeout_s: float) -> Outcome:
+    """Run the loop to its end within the time that a whole answer may take; failures become outcomes."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer = await loop.run(context)
+    except ChatCallFailed as failure:
+        return _failed(loop, failure, failure.code)
+    except BudgetExceeded as refusal:
+        return _failed(loop, refusal, "budget_exceeded")
+    except ProviderError as failure:
+        return _failed(loop, failure, "provider_error")
+    except TimeoutError:
+        late = ProviderError(f"no whole answer within chat.run_timeout_s = {timeout_s:g} seconds; ask again")
+        return _failed(loop, late, "deadline")
+    if not answer.text.strip():
+        return _failed(loop, ProviderError("the model gave an empty answer; ask again"), "empty_answer")
+    if answer.stop_reason is StopReason.LENGTH:
+        loop.emit(events.Notice("the answer is cut off at chat.max_output_tokens"))
+    if answer.stop_reason is StopReason.CONTENT_FILTER:
+        loop.emit(events.Notice("the provider's content filter cut the answer off"))
+    return Outcome(State.SUCCEEDED, answer.text, is_partial=answer.stop_reason is not StopReason.STOP)
+
+
+def _failed(loop: Loop[AttemptId], error: PikobotError, code: str) -> Outcome:
+    return Outcome(State.FAILED, loop.visible, is_partial=True, error=error, error_code=code)
+
+
+def _loop(brain: Brain, scope: ToolScope, workspace: str, emit: Emit) -> Loop[AttemptId]:
+    async def call(tool_call: ToolCall) -> tuple[Message, bool]:
+        return await call_tool(tool_call, scope)
+
+    return Loop(
+        model=brain.model,
+        tools=[tool.schema() for tool in tools_for(scope)],
+        call_tool=call,
+        journal=RunJournal(scope.db, brain.tariff, scope.lease, workspace),
+        emit=emit,
+        max_output_tokens=brain.tariff.max_output_tokens,
+    )

@@ -1,0 +1,286 @@
+"""Runs under way: takes requests in, claims what is due, lets channels follow and stop it.
+
+Runs of one thread are executed one after the other, those of different threads side by side. A request is durable
+before `ask` returns. When the program stops, a run whose provider call is under way ends as 'unknown', every other
+one is queued again for the next start.
+"""
+
+import asyncio
+import contextlib
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from pikobot.agent import events, runs
+from pikobot.agent.context import Room
+from pikobot.agent.executor import Brain, Executor
+from pikobot.agent.loop import Emit
+from pikobot.agent.runs import Claimed, Request, Unanswerable
+from pikobot.agent.tools import RunFenced
+from pikobot.errors import PikobotError
+from pikobot.store.attempts import mark_started_unknown
+from pikobot.store.connection import Connection, Database
+from pikobot.store.leases import State
+from pikobot.store.runs import RunId, answer_of, find_run, next_claimable, unfinished_runs
+from pikobot.store.scopes import Scope
+from pikobot.store.threads import ThreadId, find_thread_by_public_id
+
+MAX_CONCURRENT_RUNS = 8
+LEASE_MARGIN_S = 120
+DEFAULT_RUN_TIMEOUT_S = 600.0
+IDLE_CHECK_S = 60.0
+NO_ROOM = Room(input_tokens=1 << 40, output_tokens=0)  # recall mode sends nothing anywhere
+
+
+class Answering:
+    """One request under way, as its channel follows it."""
+
+    def __init__(self, run_id: str, thread_id: str, stop: Callable[[], Awaitable[None]]) -> None:
+        self.run_id = run_id
+        self.thread_id = thread_id
+        self._stop = stop
+        self._queue: asyncio.Queue[events.Event] = asyncio.Queue()
+
+    def emit(self, event: events.Event) -> None:
+        self._queue.put_nowait(event)
+
+    async def events(self) -> AsyncIterator[events.Event]:
+        """What happens, in order, up to and including `RunEnded`."""
+        while True:
+            event = await self._queue.get()
+            yield event
+            if isinstance(event, events.RunEnded):
+                return
+
+    async def stop(self) -> None:
+        """Cancel the request; `RunEnded` follows. Harmless when it has ended."""
+        await self._stop()
+
+
+@dataclass
+class _Execution:
+    task: asyncio.Task[None]
+    is_stopped_by_owner: bool = False
+
+
+class Runner:
+    """Executes the runs of an instance while `serve` runs."""
+
+    def __init__(
+        self, db: Database, brain: Brain | None, owner: Scope, *, message_days: int, serves_all: bool
+    ) -> None:
+        """``serves_all`` False: only threads that were asked in are worked on (a single question)."""
+        self._db = db
+        self._brain = brain
+        self._owner = owner
+        self._message_days = message_days
+        self._serves_all = serves_all
+        self._executor = Executor(db, brain)
+        self._asked_threads: dict[ThreadId, None] = {}
+        self._answerings: dict[RunId, Answering] = {}
+        self._executions: dict[RunId, _Execution] = {}
+        self._ephemeral: set[asyncio.Task[None]] = set()
+        self._claiming = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_RUNS)
+
+    @property
+    def mode(self) -> Literal["model", "recall"]:
+        return "recall" if self._brain is None else "model"
+
+    @property
+    def model(self) -> str | None:
+        return None if self._brain is None else self._brain.model.name
+
+    async def ask(
+        self,
+        text: str,
+        *,
+        thread_key: str | None = None,
+        thread_id: str | None = None,
+        is_standalone: bool = False,
+    ) -> Answering:
+        """Retain a message and queue its run; durable when this returns. Raises `NotFound`, `PikobotError`."""
+        request = Request(
+            text=text,
+            scope=self._owner,
+            thread_key=thread_key,
+            thread_id=thread_id,
+            is_standalone=is_standalone,
+            message_days=self._message_days,
+        )
+        async with self._claiming:
+            accepted = await self._db.perform_async(runs.accept, request)
+            run_id = accepted.run.id
+            answering = Answering(
+                accepted.run.public_id, accepted.thread.public_id, lambda: self._stop(run_id)
+            )
+            self._answerings[run_id] = answering
+            self._asked_threads[accepted.thread.id] = None
+        self._wake.set()
+        return answering
+
+    async def ask_ephemeral(self, text: str) -> Answering:
+        """Answer without retaining the request or the answer."""
+        answering = Answering("", "", self._stop_ephemeral)
+        task = asyncio.create_task(self._execute_ephemeral(text, answering.emit))
+        self._ephemeral.add(task)
+        task.add_done_callback(self._ephemeral.discard)
+        return answering
+
+    async def stop_thread(self, thread_id: str) -> int:
+        """Cancel what waits and what runs in a thread; returns how many."""
+        found = await self._db.read_async(_unfinished, thread_id)
+        for run_id in reversed(found):  # the newest first, so that none becomes due meanwhile
+            await self._stop(run_id)
+        return len(found)
+
+    async def is_idle(self) -> bool:
+        """Whether nothing is under way and nothing is due."""
+        return not self._executions and await self._db.read_async(_next_due, self._db.clock.now_ms()) is None
+
+    async def serve(self, *, until_idle: bool = False) -> None:
+        """Work until cancelled, or until nothing is due when ``until_idle``."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._wake.clear()
+                await self._slots.acquire()
+                claimed = await self._claim()
+                if isinstance(claimed, Claimed):
+                    task = group.create_task(self._execute(claimed))
+                    self._executions[claimed.run.id] = _Execution(task)
+                    await asyncio.sleep(0)  # started, so that a cancellation reaches its handlers
+                    continue
+                self._slots.release()
+                if isinstance(claimed, Unanswerable):
+                    self._end(claimed.run.id, events.RunEnded(claimed.run.state, "", error=claimed.error))
+                elif until_idle and await self.is_idle():
+                    return
+                else:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._wake.wait(), IDLE_CHECK_S)
+
+    async def _claim(self) -> Claimed | Unanswerable | None:
+        candidates: list[ThreadId | None] = [None] if self._serves_all else [*self._asked_threads]
+        async with self._claiming:
+            for thread_id in candidates:
+                claimed = await self._db.perform_async(
+                    runs.claim_next,
+                    thread_id=thread_id,
+                    model=self.model,
+                    room=NO_ROOM if self._brain is None else self._brain.room,
+                    lease_ms=int((self._run_timeout_s + LEASE_MARGIN_S) * 1000),
+                )
+                if claimed is not None:
+                    return claimed
+        return None
+
+    @property
+    def _run_timeout_s(self) -> float:
+        return DEFAULT_RUN_TIMEOUT_S if self._brain is None else self._brain.run_timeout_s
+
+    async def _execute(self, claimed: Claimed) -> None:
+        run_id = claimed.run.id
+
+        def emit(event: events.Event) -> None:
+            if isinstance(event, events.RunEnded):
+                self._end(run_id, event)
+            elif run_id in self._answerings:
+                self._answerings[run_id].emit(event)
+
+        try:
+            await self._executor.execute(claimed, emit)
+        except asyncio.CancelledError:
+            if not await self._record_cancellation(claimed):
+                raise
+        except RunFenced:
+            await self._follow_fenced(run_id, emit)
+        except Exception as error:  # noqa: BLE001 — the edge of a run: whatever broke, the run ends and is shown
+            await self._end_broken(claimed, error, emit)
+        finally:
+            self._executions.pop(run_id, None)
+            self._slots.release()
+            self._wake.set()
+
+    async def _record_cancellation(self, claimed: Claimed) -> bool:
+        """True when the owner stopped the run, False when the program is leaving."""
+        if self._executions[claimed.run.id].is_stopped_by_owner:
+            await self._db.perform_async(runs.finish, claimed, State.CANCELLED, None, error_code="stopped")
+            self._end(claimed.run.id, await self._db.read_async(_recorded_end, claimed.run.id))
+            return True
+        await self._db.perform_async(runs.interrupt, claimed)
+        return False
+
+    async def _follow_fenced(self, run_id: RunId, emit: Emit) -> None:
+        """A lost run has ended elsewhere, or waits to be answered again from what is left."""
+        ended = await self._db.read_async(_recorded_end, run_id)
+        if ended.state in (State.QUEUED, State.LEASED):
+            emit(events.Notice("something this answer was made from has been forgotten; it is made again"))
+        else:
+            emit(ended)
+
+    async def _end_broken(self, claimed: Claimed, error: Exception, emit: Emit) -> None:
+        """Record a failure that nobody foresaw. The place is printed, never the message: it may hold memory."""
+        known = error if isinstance(error, PikobotError) else None
+        if known is None:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{type(error).__name__} at {frame.filename.rpartition('/')[2]}:{frame.lineno}"
+            known = PikobotError(f"the answer failed inside pikobot ({place}); please report this place")
+        with contextlib.suppress(PikobotError):
+            await self._db.perform_async(runs.finish, claimed, State.FAILED, None, error_code="internal")
+        emit(events.RunEnded(State.FAILED, "", error=known))
+
+    async def _stop(self, run_id: RunId) -> None:
+        execution = self._executions.get(run_id)
+        if execution is not None:
+            execution.is_stopped_by_owner = True
+            execution.task.cancel()
+        elif await self._db.perform_async(runs.cancel_queued, [run_id]):
+            self._end(run_id, events.RunEnded(State.CANCELLED, ""))
+
+    async def _stop_ephemeral(self) -> None:
+        for task in self._ephemeral:
+            task.cancel()
+
+    async def aclose(self) -> None:
+        """Stop the ephemeral requests under way; the retained ones end with `serve`."""
+        await self._stop_ephemeral()
+        await asyncio.gather(*self._ephemeral, return_exceptions=True)
+
+    async def _execute_ephemeral(self, text: str, emit: Emit) -> None:
+        try:
+            await self._executor.execute_ephemeral(text, self._owner, emit)
+        except asyncio.CancelledError:
+            await self._db.perform_async(_close_ephemeral_attempts)
+            emit(events.RunEnded(State.CANCELLED, ""))
+        except PikobotError as error:
+            emit(events.RunEnded(State.FAILED, "", error=error))
+
+    def _end(self, run_id: RunId, ended: events.RunEnded) -> None:
+        answering = self._answerings.pop(run_id, None)
+        if answering is not None:
+            answering.emit(ended)
+
+
+def _unfinished(conn: Connection, thread_public_id: str) -> list[RunId]:
+    thread = find_thread_by_public_id(conn, thread_public_id)
+    return [] if thread is None else unfinished_runs(conn, thread.id)
+
+
+def _next_due(conn: Connection, now_ms: int) -> RunId | None:
+    return next_claimable(conn, now_ms=now_ms, thread_id=None)
+
+
+def _recorded_end(conn: Connection, run_id: RunId) -> events.RunEnded:
+    """How a run ended according to the database; cancelled when it went with its forgotten thread."""
+    run = find_run(conn, run_id)
+    if run is None:
+        return events.RunEnded(State.CANCELLED, "")
+    text, is_partial = answer_of(conn, run_id) or ("", False)
+    return events.RunEnded(run.state, text, is_partial)
+
+
+def _close_ephemeral_attempts(db: Database) -> None:
+    with db.write("end an ephemeral request") as tx:
+        mark_started_unknown(tx, run_id=None, now_ms=db.clock.now_ms())

@@ -1,0 +1,90 @@
+"""Literal search in a scope's retained messages, newest first, and the order of a thread's conversation."""
+
+from dataclasses import dataclass
+
+from pikobot.store.connection import Connection
+from pikobot.store.runs import RunId
+from pikobot.store.scopes import ScopeId
+from pikobot.store.sources import SourceId
+from pikobot.store.threads import ThreadId
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryQuery:
+    """What to look for. ``folded`` is a case-folded literal; ``after`` is the last (time, id) already seen."""
+
+    scope_id: ScopeId
+    thread_id: ThreadId | None
+    folded: str | None
+    before_ms: int | None
+    after: tuple[int, SourceId] | None
+    without_run: RunId | None
+    now_ms: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class ContextEntry:
+    """A message of a thread as the context planner sees it, before its text is loaded."""
+
+    source_id: SourceId
+    size: int  # UTF-8 bytes
+    is_answer: bool
+    run_id: RunId | None
+
+
+_FILTERS = """
+      AND s.kind = 'message'
+      AND (:before IS NULL OR s.said_at_ms < :before)
+      AND (:after_ms IS NULL OR (s.said_at_ms, s.id) < (:after_ms, :after_id))
+      AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now)
+      AND s.run_id IS NOT :without_run
+      AND (:folded IS NULL OR contains_folded(s.text, :folded))
+    ORDER BY s.said_at_ms DESC, s.id DESC
+    LIMIT :limit
+"""
+_IN_SCOPE = (
+    f"SELECT s.id FROM sources AS s INDEXED BY sources_by_scope_time WHERE s.scope_id = :scope {_FILTERS}"
+)
+_IN_THREAD = f"""
+    SELECT s.id FROM sources AS s INDEXED BY sources_by_thread
+    WHERE s.thread_id = :thread AND s.scope_id = :scope {_FILTERS}
+"""
+
+
+def search_history(conn: Connection, query: HistoryQuery) -> list[SourceId]:
+    """Ids of the matching messages, newest first; reads no further than the limit needs."""
+    after_ms, after_id = query.after if query.after is not None else (None, None)
+    bindings: dict[str, int | str | None] = {
+        "scope": query.scope_id,
+        "before": query.before_ms,
+        "after_ms": after_ms,
+        "after_id": after_id,
+        "now": query.now_ms,
+        "without_run": query.without_run,
+        "folded": query.folded,
+        "limit": query.limit,
+    }
+    if query.thread_id is None:
+        return [SourceId(row[0]) for row in conn.execute(_IN_SCOPE, bindings)]
+    return [SourceId(row[0]) for row in conn.execute(_IN_THREAD, bindings | {"thread": query.thread_id})]
+
+
+def conversation_before(
+    conn: Connection, thread_id: ThreadId, run_id: RunId, *, now_ms: int
+) -> list[ContextEntry]:
+    """A thread's retained messages before a run: what was imported by time, then runs in insertion order."""
+    rows = conn.execute(
+        """
+        SELECT s.id, octet_length(s.text), s.role = 'assistant', s.run_id FROM sources AS s
+        WHERE s.thread_id = :thread AND s.kind = 'message'
+          AND (s.run_id IS NULL OR s.run_id < :run)
+          AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now)
+        ORDER BY s.run_id IS NOT NULL, s.run_id, iif(s.run_id IS NULL, s.said_at_ms, 0), s.id
+        """,
+        {"thread": thread_id, "run": run_id, "now": now_ms},
+    )
+    return [
+        ContextEntry(SourceId(row[0]), row[1], bool(row[2]), None if row[3] is None else RunId(row[3]))
+        for row in rows
+    ]
