@@ -1,0 +1,118 @@
+"""`pikobot rpc`: call a method of the operator and print one JSON document.
+
+The process that serves the instance answers; when nobody does, the database is opened here. With ``--batch``
+every line of a file is a call ``{"method","params"}``, answered by one line in the same order, and a failed
+call stops nothing: the exit code is 1 if any failed. Errors are JSON too, on stderr unless they are a line of
+a batch.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from pikobot.channels.operator.client import Operator, connect_operator
+from pikobot.channels.operator.protocol import MAX_REQUEST_BYTES, Json, encode, error_object
+from pikobot.clock import SystemClock
+from pikobot.errors import ExitCode, MalformedRequest, PikobotError, UsageError
+from pikobot.files import os_failure
+from pikobot.instance import open_instance
+from pikobot.text import parse_json
+
+STDIN = "-"
+
+
+def rpc(
+    root: Path,
+    method: str | None,
+    params: str | None = None,
+    *,
+    batch: str | None = None,
+    timing: bool = False,
+) -> ExitCode:
+    """Run the command on the instance in an absolute directory; returns the exit code, raises nothing of ours.
+
+    ``params`` is a JSON object or ``-`` for stdin, ``batch`` a file or ``-``. Results go to stdout as UTF-8
+    whatever the locale. ``timing`` adds ``elapsedMs``: how long the call took, without this process's start.
+    """
+    try:
+        if (batch is None) == (method is None) or (batch is not None and params is not None):
+            raise UsageError("give either METHOD and its parameters, or --batch FILE")
+        if batch is not None:
+            return _batch(root, batch, timing=timing)
+        arguments = {} if params is None else parse_json(_params(params), "the parameters")
+        with connect_operator(open_instance(root), SystemClock()) as operator:
+            _print(_call(operator, str(method), arguments, timing=timing))
+    except PikobotError as error:
+        sys.stderr.write(json.dumps({"error": error_object(error)}, ensure_ascii=True) + "\n")
+        return error.exit_code
+    return ExitCode.DONE
+
+
+def _params(given: str) -> str | bytes:
+    if given != STDIN:
+        return given
+    read = sys.stdin.buffer.read(MAX_REQUEST_BYTES + 1)
+    if len(read) > MAX_REQUEST_BYTES:
+        raise UsageError(f"the parameters are longer than {MAX_REQUEST_BYTES} bytes")
+    return read
+
+
+def _batch(root: Path, file: str, *, timing: bool) -> ExitCode:
+    has_failed = False
+    with connect_operator(open_instance(root), SystemClock()) as operator:
+        for line in _batch_lines(file):
+            try:
+                _print(_answer_line(operator, line, timing=timing))
+            except PikobotError as error:
+                has_failed = True
+                _print({"error": error_object(error)})
+    return ExitCode.FAILED if has_failed else ExitCode.DONE
+
+
+def _batch_lines(file: str) -> Iterator[bytes]:
+    """The lines that aren't empty; of one that is too long only so much that it is refused."""
+    if file == STDIN:
+        yield from _bounded_lines(sys.stdin.buffer)
+        return
+    try:
+        with open(file, "rb") as stream:
+            yield from _bounded_lines(stream)
+    except OSError as error:
+        raise os_failure("read", Path(file), error) from error
+
+
+def _bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
+    while line := stream.readline(MAX_REQUEST_BYTES + 1):
+        start = line
+        while not line.endswith(b"\n") and (line := stream.readline(MAX_REQUEST_BYTES)):
+            pass
+        if not start.isspace():
+            yield start
+
+
+def _answer_line(operator: Operator, line: bytes, *, timing: bool) -> Json:
+    if len(line) > MAX_REQUEST_BYTES:
+        raise MalformedRequest(f"the line is longer than {MAX_REQUEST_BYTES} bytes")
+    call = parse_json(line, "the line")
+    if (
+        not isinstance(call, dict)
+        or not isinstance(call.get("method"), str)
+        or call.keys() - {"method", "params"}
+    ):
+        raise MalformedRequest('the line must be an object {"method": "…", "params": {…}} and nothing else')
+    return _call(operator, call["method"], call.get("params", {}), timing=timing)
+
+
+def _call(operator: Operator, method: str, params: object, *, timing: bool) -> Json:
+    start_ns = time.perf_counter_ns()
+    result = operator.call(method, params)
+    elapsed_ms = round((time.perf_counter_ns() - start_ns) / 1e6, 3)
+    return result | {"elapsedMs": elapsed_ms} if timing else result
+
+
+def _print(document: Json) -> None:
+    sys.stdout.buffer.write(encode(document))
+    sys.stdout.buffer.flush()
