@@ -86,6 +86,13 @@ def load_run(conn: Connection, run_id: RunId) -> Run:
     return run
 
 
+def last_run(conn: Connection, thread_id: ThreadId) -> Run | None:
+    row = conn.execute(
+        f"SELECT {_COLUMNS} FROM runs WHERE thread_id = ? ORDER BY id DESC LIMIT 1", (thread_id,)
+    ).fetchone()
+    return None if row is None else _run(row)
+
+
 def answer_of(conn: Connection, run_id: RunId) -> tuple[str, bool] | None:
     """The answer's text and whether it is partial; None while there is none."""
     row = conn.execute(

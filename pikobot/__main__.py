@@ -1,0 +1,5 @@
+"""`python -m pikobot`."""
+
+from pikobot.cli.app import main
+
+main()

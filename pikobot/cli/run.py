@@ -1,0 +1,95 @@
+"""`pikobot run` and `pikobot work`: serve an instance with a chat, one answer, or no channel at all."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pikobot.channels.terminal.once import answer_once, read_request
+from pikobot.channels.terminal.services import ChatOptions
+from pikobot.config_file import default_config_text
+from pikobot.errors import ExitCode, UsageError
+from pikobot.instance import Instance, create_instance, is_instance, open_instance
+from pikobot.supervisor import Service, serving, terminal_services
+
+STDIN = "-"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    thread: str | None
+    message: str | None
+    is_ephemeral: bool
+    is_headless: bool
+
+
+def run(root: Path, options: RunOptions) -> int:
+    """Chat, answer once, or serve without a channel. A new instance is made with the defaults."""
+    if options.is_headless:
+        if options.message is not None or options.thread is not None or options.is_ephemeral:
+            raise UsageError("--headless has no chat: leave out -m, --thread and --ephemeral")
+        return work(root, until_idle=False)
+    if options.is_ephemeral and options.thread is not None:
+        raise UsageError("--ephemeral keeps nothing, so it has no --thread: leave one of them out")
+    is_chat = options.message is None and sys.stdin.isatty()
+    text = None if is_chat else _given_text(options.message)
+    instance = _instance(root)
+    chat_options = ChatOptions(thread=options.thread, is_ephemeral=options.is_ephemeral)
+    if text is None:
+        return asyncio.run(_chat(instance, chat_options))
+    return asyncio.run(_answer_once(instance, text, chat_options))
+
+
+def work(root: Path, *, until_idle: bool) -> int:
+    """Serve the operator and work in the background until a signal, or until nothing is due."""
+    return asyncio.run(_work(open_instance(root), until_idle=until_idle))
+
+
+def _given_text(message: str | None) -> str:
+    return message if message is not None and message != STDIN else read_request(sys.stdin.buffer)
+
+
+def _instance(root: Path) -> Instance:
+    if is_instance(root):
+        return open_instance(root)
+    instance = create_instance(root, default_config_text())
+    sys.stderr.write(
+        f"made a new instance at {root}; `pikobot init {instance.option}` changes its settings\n"
+    )
+    return instance
+
+
+async def _chat(instance: Instance, options: ChatOptions) -> int:
+    from pikobot.channels.terminal.chat import chat  # loads the line editor
+
+    async with serving(instance, serves_all=True) as service:
+        return await chat(terminal_services(service), options)
+
+
+async def _answer_once(instance: Instance, text: str, options: ChatOptions) -> int:
+    async with serving(instance, serves_all=False) as service:
+        return await answer_once(terminal_services(service), text, options, sys.stdout, sys.stderr)
+
+
+async def _work(instance: Instance, *, until_idle: bool) -> int:
+    async with serving(instance, serves_all=True, until_idle=until_idle) as service:
+        with _stopped_by_signals(service):
+            if not until_idle:
+                sys.stderr.write(f"serving {instance.root}; Ctrl-C stops\n")
+            await asyncio.wait({service.worker})
+    return ExitCode.DONE
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(service: Service) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, service.worker.cancel)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
