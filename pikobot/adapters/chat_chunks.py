@@ -112,7 +112,9 @@ class _PartialCall:
 class AnswerBuilder:
     """Takes the data of one event after another; knows the text so far and, in the end, the completion."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, secrets: tuple[str, ...] = ()) -> None:
+        """``secrets`` never appear in a failure's message, even if the provider repeats them."""
+        self._secrets = secrets
         self._text: list[str] = []
         self._half_pair = ""
         self._bytes = 0
@@ -130,15 +132,11 @@ class AnswerBuilder:
         """Whether the finish reason has come; only a usage report may still follow."""
         return self._stop_reason is not None
 
-    @property
-    def has_usage(self) -> bool:
-        return self._usage is not None
-
     def add(self, data: bytes) -> str:
         """Take one event; returns its visible text, often none. Raises ChatCallFailed."""
         chunk = _parse_chunk(data)
         if chunk.error:
-            raise _reported_error(chunk.error)
+            raise _reported_error(chunk.error, self._secrets)
         self._usage = _usage(chunk.usage) or self._usage
         return "".join(self._add_choice(choice) for choice in chunk.choices if not choice.index)
 
@@ -199,10 +197,10 @@ class AnswerBuilder:
         call = self._calls[position]
         if not call.name:
             raise _malformed("a tool call without a name")
-        name, arguments = _well_formed(call.name), _well_formed("".join(call.arguments))
+        name, arguments = well_formed(call.name), well_formed("".join(call.arguments))
         is_id_usable = call.id and all(call.id != other.id for other in self._calls[:position])
         return ToolCall(
-            _well_formed(call.id) if is_id_usable else _invented_id(position, name, arguments),
+            well_formed(call.id) if is_id_usable else _invented_id(position, name, arguments),
             name,
             arguments,
         )
@@ -221,7 +219,7 @@ class AnswerBuilder:
         text, self._half_pair = self._half_pair + text, ""
         if text and "\ud800" <= text[-1] <= "\udbff":
             text, self._half_pair = text[:-1], text[-1]
-        return _well_formed(text)
+        return well_formed(text)
 
     def _count(self, text: str) -> None:
         self._bytes += len(text.encode(errors="surrogatepass"))
@@ -233,9 +231,16 @@ class AnswerBuilder:
             )
 
 
+def well_formed(text: str) -> str:
+    """Halves of surrogate pairs joined, and lone ones replaced by U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def short_detail(text: str, secrets: tuple[str, ...] = ()) -> str:
     """What a provider said about an error: redacted, one line, MAX_DETAIL_CHARS at most."""
-    redacted = redact(_well_formed(text[: 20 * MAX_DETAIL_CHARS]), secrets)
+    redacted = redact(well_formed(text[: 20 * MAX_DETAIL_CHARS]), secrets)
     line = " ".join("".join(char if char.isprintable() else " " for char in redacted).split())
     return line if len(line) <= MAX_DETAIL_CHARS else line[: MAX_DETAIL_CHARS - 1] + "…"
 
@@ -289,16 +294,9 @@ def _invented_id(position: int, name: str, arguments: str) -> str:
     return f"call_{digest[:24]}"
 
 
-def _well_formed(text: str) -> str:
-    """Halves of surrogate pairs joined, and lone ones replaced by U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _reported_error(error: object) -> ChatCallFailed:
+def _reported_error(error: object, secrets: tuple[str, ...]) -> ChatCallFailed:
     return ChatCallFailed(
-        f"the model's provider reported an error in its answer: {short_detail(error_text(error))}",
+        f"the model's provider reported an error in its answer: {short_detail(error_text(error), secrets)}",
         code=CallFailure.SERVER_ERROR,
     )
 
@@ -306,6 +304,6 @@ def _reported_error(error: object) -> ChatCallFailed:
 def _malformed(what: str) -> ChatCallFailed:
     return ChatCallFailed(
         f"the model's provider sent {what}; it may have been charged; "
-        "check that chat.base_url is an OpenAI-compatible endpoint",
+        "check that its base_url is that of an OpenAI-compatible endpoint",
         code=CallFailure.MALFORMED,
     )

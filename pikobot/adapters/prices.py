@@ -43,12 +43,6 @@ class Prices:
         return cls(*(_decimal(value) for value in (input_price, cached_input_price, output_price)))
 
 
-_KNOWN = {
-    # List price of the first party, August 2026.
-    "deepseek-v4-flash": Prices(Decimal("0.14"), Decimal("0.028"), Decimal("0.28")),
-}
-
-
 def known_prices(model: str) -> Prices | None:
     """The list price of a model at its maker's own endpoint; None for any other name."""
     return _KNOWN.get(model)
@@ -114,3 +108,9 @@ def _check_price(name: str, price: Decimal) -> None:
     exponent = price.as_tuple().exponent
     if isinstance(exponent, int) and -exponent > MAX_PRICE_DECIMALS:
         raise ConfigError(f"the price for {name} has more than {MAX_PRICE_DECIMALS} decimals")
+
+
+_KNOWN = {
+    # List price of the first party, August 2026.
+    "deepseek-v4-flash": Prices(Decimal("0.14"), Decimal("0.028"), Decimal("0.28")),
+}

@@ -21,6 +21,7 @@ class EventDecoder:
         self._data_bytes = 0
         self._is_after_cr = False
         self._has_foreign_line = False
+        self.has_seen_event = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Raises ChatCallFailed (too_large) for an event beyond the limit."""
@@ -46,6 +47,7 @@ class EventDecoder:
         if not line:
             if self._data:
                 events.append(b"\n".join(self._data))
+                self.has_seen_event = True
             self._data, self._data_bytes = [], 0
             return
         name, _, value = line.partition(b":")
