@@ -87,7 +87,8 @@ def unpack_ids(packed: bytes) -> list[int]:
         if byte & 0x80 and shift < 63:
             continue
         current += difference
-        if difference < 1 or byte & 0x80 or current > _MAX_ID or len(ids) == MAX_PACKED_IDS:
+        is_padded = byte == 0 and shift > 7
+        if is_padded or difference < 1 or byte & 0x80 or current > _MAX_ID or len(ids) == MAX_PACKED_IDS:
             raise ValueError("not packed ids")
         ids.append(current)
         shift = difference = 0

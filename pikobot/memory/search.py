@@ -136,7 +136,9 @@ def search(
     limit = min(params.limit, MAX_RANKED - len(seen))
     eligible = _eligible(conn, params, allowed_scopes, now_ms)
     rankings = (
-        [_ranked_sources(conn, params.query, eligible, [*seen, *exclude], limit + 1)] if params.admit_sources else []
+        [_ranked_sources(conn, params.query, eligible, [*seen, *exclude], limit + 1)]
+        if params.admit_sources
+        else []
     )
     ranked = _merged(rankings)
     records = _source_records(conn, ranked[:limit], params.query, now_ms)
