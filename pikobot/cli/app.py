@@ -7,7 +7,6 @@ message could quote what somebody said (set PIKOBOT_DEBUG=1 for the whole traceb
 
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +27,7 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # plain help: rich takes longer to load than everything else together
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -200,6 +200,8 @@ def _exit(command: Callable[[], int]) -> None:
     except Exception as error:  # the edge of the program
         if os.environ.get("PIKOBOT_DEBUG"):
             raise
+        import traceback
+
         place = traceback.extract_tb(error.__traceback__)[-1]
         name = place.filename.rpartition("pikobot/")[2]
         _say(f"internal error: {type(error).__name__} at {name}:{place.lineno}; please report this place")

@@ -1,0 +1,183 @@
+"""`pikobot doctor`: what works, what is degraded, what is broken, and the command that fixes each.
+
+Every check is made, whatever the others found. Nothing is changed and no provider is contacted.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pikobot.channels.operator.client import connect_operator
+from pikobot.clock import SystemClock
+from pikobot.config import Config
+from pikobot.credentials import Credentials
+from pikobot.errors import DamagedData, ExitCode, PikobotError
+from pikobot.instance import Instance, open_instance
+
+LEAST_FREE_BYTES = 500 * 1024 * 1024
+State = Literal["ok", "degraded", "failed"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One checked thing. ``fix`` is a command or an edit; None when there is nothing to fix."""
+
+    name: str
+    state: State
+    detail: str
+    fix: str | None = None
+
+
+def doctor(root: Path, *, as_json: bool) -> ExitCode:
+    """Print the findings; 0 unless something failed, 6 when data is damaged."""
+    findings, code = examine(root)
+    if as_json:
+        document = {"findings": [asdict(finding) for finding in findings], "ok": code == ExitCode.DONE}
+        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write("\n".join(_line(finding) for finding in findings) + "\n")
+    return code
+
+
+def examine(root: Path) -> tuple[list[Finding], ExitCode]:
+    """All findings about an instance, and the exit code that they come to."""
+    checks = _Checks()
+    instance = checks.attempt("instance", lambda: open_instance(root), lambda found: str(found.root))
+    if instance is None:
+        return checks.findings, checks.code
+    config = checks.attempt("settings", instance.load_config, lambda _: str(instance.config_path))
+    if config is not None:
+        credentials = checks.attempt(
+            "credentials", lambda: instance.load_credentials(config), _set_credentials
+        )
+        if credentials is not None:
+            checks.findings.extend(_chat(instance, config, credentials))
+            checks.findings.extend(_not_yet(instance, config))
+            status = checks.attempt("database", lambda: _status(instance), _database_detail)
+            if status is not None:
+                checks.findings.extend(_runs(instance, status))
+    checks.findings.append(_disk(root))
+    return checks.findings, checks.code
+
+
+class _Checks:
+    """Collects findings; a check that raises becomes a failed one."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.code = ExitCode.DONE
+
+    def attempt(self, name: str, check: Callable[[], T], detail: Callable[[T], str]) -> T | None:
+        try:
+            found = check()
+        except PikobotError as error:
+            fix = (
+                "copy the instance directory, then follow RECOVERY.md"
+                if isinstance(error, DamagedData)
+                else None
+            )
+            self.findings.append(Finding(name, "failed", str(error), fix))
+            self.code = max(
+                self.code, ExitCode.DAMAGED if isinstance(error, DamagedData) else ExitCode.FAILED
+            )
+            return None
+        self.findings.append(Finding(name, "ok", detail(found)))
+        return found
+
+
+def _set_credentials(credentials: Credentials) -> str:
+    found = [f"{name} from {origin}" for name, origin in credentials.describe().items() if origin is not None]
+    return ", ".join(found) or "none set"
+
+
+def _chat(instance: Instance, config: Config, credentials: Credentials) -> Iterator[Finding]:
+    chat = config.chat
+    if chat.provider == "none":
+        yield Finding(
+            "chat model",
+            "degraded",
+            "recall mode by choice: questions are answered by quoting",
+            f"pikobot init {instance.option} --set chat.provider=deepseek",
+        )
+    elif not chat.is_model_on(has_key=credentials.chat_api_key is not None):
+        yield Finding(
+            "chat model",
+            "degraded",
+            f"recall mode: there is no key for {chat.model} at {chat.base_url}",
+            f"export PIKOBOT_CHAT_API_KEY=…, or set chat_api_key in {instance.credentials_path}",
+        )
+    elif chat.prices() is None:
+        yield Finding(
+            "chat model",
+            "failed",
+            chat.price_remedy(),
+            f"pikobot init {instance.option} --set chat.price_input=…",
+        )
+    else:
+        yield Finding("chat model", "ok", f"{chat.model} at {chat.base_url}")
+
+
+def _not_yet(instance: Instance, config: Config) -> Iterator[Finding]:
+    """What the settings ask for and this version does not have."""
+    if config.embedding.provider != "disabled":
+        yield Finding(
+            "embeddings",
+            "degraded",
+            f"{config.embedding.provider} is set, this version searches by words only",
+            f"pikobot init {instance.option} --set embedding.provider=disabled",
+        )
+    if config.telegram.enabled:
+        yield Finding(
+            "telegram",
+            "degraded",
+            "telegram.enabled is set, this version talks in the terminal only",
+            f"pikobot init {instance.option} --set telegram.enabled=false",
+        )
+
+
+def _status(instance: Instance) -> dict[str, Any]:
+    with connect_operator(instance, SystemClock()) as operator:
+        return operator.call("status", {})
+
+
+def _database_detail(status: dict[str, Any]) -> str:
+    served = "served by another process" if status["served"] else "served by nobody"
+    return f"schema {status['schemaVersion']}, {status['counts']['sources']} sources, {served}"
+
+
+def _runs(instance: Instance, status: dict[str, Any]) -> Iterator[Finding]:
+    unknown = status["unknownOutcomes"]
+    if unknown:
+        yield Finding(
+            "provider calls",
+            "degraded",
+            f"{unknown} calls may have been charged without an answer; they keep their share of the budget",
+            f'pikobot rpc runs.list \'{{"state":"unknown"}}\' {instance.option}',
+        )
+    waiting = status["counts"]["runs"]["queued"]
+    if waiting:
+        yield Finding(
+            "requests",
+            "degraded",
+            f"{waiting} requests wait for an answer",
+            f"pikobot work --drain {instance.option}",
+        )
+
+
+def _disk(root: Path) -> Finding:
+    free = shutil.disk_usage(root).free
+    detail = f"{free // (1024 * 1024)} MiB free"
+    if free < LEAST_FREE_BYTES:
+        return Finding("disk", "degraded", detail, "free some space: nothing can be stored when it is full")
+    return Finding("disk", "ok", detail)
+
+
+def _line(finding: Finding) -> str:
+    mark = {"ok": "ok      ", "degraded": "degraded", "failed": "failed  "}[finding.state]
+    fix = f"\n          → {finding.fix}" if finding.fix else ""
+    return f"{mark}  {finding.name}: {finding.detail}{fix}"
