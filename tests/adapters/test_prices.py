@@ -12,7 +12,6 @@ from pikobot.adapters.prices import (
     MESSAGE_OVERHEAD_BYTES,
     Prices,
     cost_microusd,
-    known_prices,
     request_bytes,
     reserve_microusd,
 )
@@ -24,11 +23,6 @@ _prices = st.builds(
     Prices, *[st.decimals(0, MAX_PRICE_DOLLARS, places=places, allow_nan=False) for places in (3, 6, 20)]
 )
 _tokens = st.integers(0, 10**12)
-
-
-def test_the_default_model_has_its_list_price_and_no_other_has_one() -> None:
-    assert known_prices("deepseek-v4-flash") == FLASH
-    assert known_prices("deepseek/deepseek-v4-flash") is None
 
 
 def test_a_cost_is_exact_and_rounded_up_once() -> None:
