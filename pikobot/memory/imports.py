@@ -35,6 +35,7 @@ MAX_TEXT_CHARS = 1_000_000
 MAX_NAME_CHARS = 512
 MAX_PROBLEMS_KEPT = 20
 DAY_MS = 86_400_000
+CHANGED = "changed since it was imported: kept the first"
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 KEYS = ("thread", "role", "speaker", "text", "time", "id", "workspace")
@@ -78,10 +79,6 @@ class ImportReport:
     def is_clean(self) -> bool:
         return not self.bad and not self.changed
 
-    def add_problem(self, line: int, reason: str) -> None:
-        if len(self.problems) < MAX_PROBLEMS_KEPT:
-            self.problems.append(Problem(line, reason))
-
 
 def import_jsonl(
     db: Database,
@@ -96,18 +93,16 @@ def import_jsonl(
     ``on_progress`` gets the number of bytes read so far, about once a batch.
     """
     report = ImportReport()
-    batch: list[ImportRecord] = []
+    batch: list[ImportRecord | Problem] = []
     batch_start = consumed = 0
     for number, line, size in _lines(stream):
         consumed += size
         try:
             record = _record(number, line)
+            if record is not None:
+                batch.append(record)
         except UsageError as error:
-            report.bad += 1
-            report.add_problem(number, str(error))
-            continue
-        if record is not None:
-            batch.append(record)
+            batch.append(Problem(number, str(error)))
         if len(batch) >= BATCH_RECORDS or consumed - batch_start >= BATCH_BYTES:
             db.perform(_store_batch, batch, report, message_days)
             batch, batch_start = [], consumed
@@ -201,20 +196,26 @@ class _Batch:
     places: dict[tuple[str, str], tuple[ScopeId, ThreadId]]
 
 
-def _store_batch(db: Database, records: list[ImportRecord], report: ImportReport, message_days: int) -> None:
+def _store_batch(
+    db: Database, lines: list[ImportRecord | Problem], report: ImportReport, message_days: int
+) -> None:
     """One transaction; counts into the report only what it has committed."""
     counted = ImportReport()
     with db.write("import records") as tx:
         batch = _Batch(tx, db.clock, identity_key(tx), message_days, counted, {})
-        for record in records:
-            _store_record(batch, record)
+        for line in lines:
+            if isinstance(line, Problem):
+                counted.bad += 1
+                counted.problems.append(line)
+            else:
+                _store_record(batch, line)
     report.added += counted.added
     report.already_there += counted.already_there
     report.erased += counted.erased
     report.expired += counted.expired
     report.changed += counted.changed
-    for problem in counted.problems:
-        report.add_problem(problem.line, problem.reason)
+    report.bad += counted.bad
+    report.problems += counted.problems[: MAX_PROBLEMS_KEPT - len(report.problems)]
 
 
 def _store_record(batch: _Batch, record: ImportRecord) -> None:
@@ -227,7 +228,7 @@ def _store_record(batch: _Batch, record: ImportRecord) -> None:
         batch.counted.already_there += 1
     elif stored is not None:
         batch.counted.changed += 1
-        batch.counted.add_problem(record.line, "changed since it was imported: kept the first")
+        batch.counted.problems.append(Problem(record.line, CHANGED))
     elif is_identity_erased(batch.tx, identity):
         batch.counted.erased += 1
     elif expires_at_ms is not None and expires_at_ms <= now_ms:

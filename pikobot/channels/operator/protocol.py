@@ -42,6 +42,10 @@ class InvalidRequest(MalformedRequest):
     rpc_code = RpcCode.INVALID_REQUEST
 
 
+class BrokenAnswer(PikobotError):
+    """What came back answers nothing that was asked."""
+
+
 ERRORS: dict[RpcCode, type[PikobotError]] = {
     kind.rpc_code: kind
     for kind in (
@@ -58,8 +62,8 @@ ERRORS: dict[RpcCode, type[PikobotError]] = {
         DamagedData,
     )
 }
-# After one of these the two sides may disagree about where they are, and the server closes.
-CLOSING_ERRORS = (NotAllowed, MalformedRequest)
+# After one of these the two sides may disagree about where they are: the connection is closed.
+CLOSING_ERRORS = (NotAllowed, MalformedRequest, BrokenAnswer)
 
 
 @dataclass(frozen=True)
@@ -157,16 +161,19 @@ def encode(document: Json) -> bytes:
 def read_answer(line: bytes, request_id: RequestId) -> Json:
     """The result; raises the error that the server sent, as the class with that code.
 
-    An answer that isn't one is a `PikobotError`.
+    Raises `BrokenAnswer` for an answer that isn't one.
     """
-    document = parse_json(line, "the answer")
+    try:
+        document = parse_json(line, "the answer")
+    except MalformedRequest as problem:
+        raise BrokenAnswer(f"{problem}: restart the process that serves the instance") from None
     if not isinstance(document, dict):
-        raise PikobotError("the process that serves the instance answered with something else than an object")
+        raise BrokenAnswer("the process that serves the instance answered with something else than an object")
     error, result = document.get("error"), document.get("result")
     if isinstance(error, dict):
         raise _error_class(error.get("code"))(str(error.get("message")))
     if not isinstance(result, dict) or document.get("id") != request_id:
-        raise PikobotError("the process that serves the instance answered another request; try again")
+        raise BrokenAnswer("the process that serves the instance answered another request; try again")
     return result
 
 
