@@ -38,6 +38,7 @@ T = TypeVar("T")
 READ_CONNECTIONS = 4
 BUSY_TIMEOUT_MS = 10_000
 PAGE_SIZE = 16_384
+MAX_INTEGER = 2**63 - 1  # of SQLite
 
 
 class MisuseError(RuntimeError):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pikobot.store.connection import Connection
+from pikobot.store.connection import MAX_INTEGER, Connection
 from pikobot.store.runs import RunId
 from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import SourceId
@@ -29,16 +29,15 @@ class ContextEntry:
 
     source_id: SourceId
     size: int  # UTF-8 bytes
-    is_answer: bool
+    is_answer: bool  # by the model in this thread: it depends on the conversation before it
     run_id: RunId | None
 
 
 _FILTERS = """
       AND s.kind = 'message'
-      AND (:before IS NULL OR s.said_at_ms < :before)
-      AND (:after_ms IS NULL OR (s.said_at_ms, s.id) < (:after_ms, :after_id))
+      AND (s.said_at_ms, s.id) < (:end_ms, :end_id)
       AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now)
-      AND s.run_id IS NOT :without_run
+      AND (:without_run IS NULL OR s.run_id IS NOT :without_run)
       AND (:folded IS NULL OR contains_folded(s.text, :folded))
     ORDER BY s.said_at_ms DESC, s.id DESC
     LIMIT :limit
@@ -54,12 +53,13 @@ _IN_THREAD = f"""
 
 def search_history(conn: Connection, query: HistoryQuery) -> list[SourceId]:
     """Ids of the matching messages, newest first; reads no further than the limit needs."""
-    after_ms, after_id = query.after if query.after is not None else (None, None)
+    # Everything said before a moment lies before (moment, 0), as ids begin at 1: one bound serves both limits.
+    before = (MAX_INTEGER if query.before_ms is None else query.before_ms, 0)
+    end_ms, end_id = before if query.after is None else min(before, query.after)
     bindings: dict[str, int | str | None] = {
         "scope": query.scope_id,
-        "before": query.before_ms,
-        "after_ms": after_ms,
-        "after_id": after_id,
+        "end_ms": end_ms,
+        "end_id": end_id,
         "now": query.now_ms,
         "without_run": query.without_run,
         "folded": query.folded,
@@ -76,7 +76,8 @@ def conversation_before(
     """A thread's retained messages before a run: what was imported by time, then runs in insertion order."""
     rows = conn.execute(
         """
-        SELECT s.id, octet_length(s.text), s.role = 'assistant', s.run_id FROM sources AS s
+        SELECT s.id, octet_length(s.text), s.role = 'assistant' AND s.origin = 'model', s.run_id
+        FROM sources AS s
         WHERE s.thread_id = :thread AND s.kind = 'message'
           AND (s.run_id IS NULL OR s.run_id < :run)
           AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now)

@@ -58,7 +58,7 @@ def next_claimable(conn: Connection, *, now_ms: int, thread_id: ThreadId | None)
     """
     row = conn.execute(
         """
-        SELECT r.id FROM runs AS r
+        SELECT r.id FROM runs AS r INDEXED BY runs_unfinished
         WHERE r.state IN ('queued', 'leased')
           AND (:thread IS NULL OR r.thread_id = :thread)
           AND ((r.state = 'queued' AND r.not_before_ms <= :now)
@@ -96,14 +96,17 @@ def last_run(conn: Connection, thread_id: ThreadId) -> Run | None:
 def answer_of(conn: Connection, run_id: RunId) -> tuple[str, bool] | None:
     """The answer's text and whether it is partial; None while there is none."""
     row = conn.execute(
-        "SELECT text, is_partial FROM sources WHERE run_id = ? AND role = 'assistant'", (run_id,)
+        "SELECT text, is_partial FROM sources WHERE run_id = ? AND role = 'assistant' AND kind = 'message'",
+        (run_id,),
     ).fetchone()
     return None if row is None else (row[0], bool(row[1]))
 
 
 def request_source_id(conn: Connection, run_id: RunId) -> SourceId | None:
     """The run's request; None when it has been forgotten meanwhile."""
-    row = conn.execute("SELECT id FROM sources WHERE run_id = ? AND role = 'user'", (run_id,)).fetchone()
+    row = conn.execute(
+        "SELECT id FROM sources WHERE run_id = ? AND role = 'user' AND kind = 'message'", (run_id,)
+    ).fetchone()
     return None if row is None else SourceId(row[0])
 
 
@@ -115,7 +118,10 @@ def unfinished_runs(conn: Connection, thread_id: ThreadId) -> list[RunId]:
     return [
         RunId(row[0])
         for row in conn.execute(
-            "SELECT id FROM runs WHERE thread_id = ? AND state IN ('queued', 'leased') ORDER BY id",
+            """
+            SELECT id FROM runs INDEXED BY runs_unfinished
+            WHERE thread_id = ? AND state IN ('queued', 'leased') ORDER BY id
+            """,
             (thread_id,),
         )
     ]

@@ -173,8 +173,10 @@ def earliest_expiry(conn: Connection, ids: Iterable[SourceId]) -> int | None:
 
 
 def count_sources(conn: Connection, *, now_ms: int) -> int:
+    """How many sources have not expired."""
     row = conn.execute(
-        "SELECT count(*) FROM sources WHERE expires_at_ms IS NULL OR expires_at_ms > ?", (now_ms,)
+        "SELECT (SELECT count(*) FROM sources) - (SELECT count(*) FROM sources WHERE expires_at_ms <= ?)",
+        (now_ms,),
     ).fetchone()
     return int(row[0]) if row else 0
 

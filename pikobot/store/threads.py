@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 from pikobot.clock import Clock
-from pikobot.store.connection import Connection
+from pikobot.store.connection import MAX_INTEGER, Connection
 from pikobot.store.scopes import ScopeId
 
 ThreadId = NewType("ThreadId", int)
@@ -66,19 +66,25 @@ def list_threads(
     conn: Connection, *, scope_id: ScopeId | None, before_id: ThreadId | None, now_ms: int, limit: int
 ) -> list[tuple[ThreadId, ThreadSummary]]:
     """Newest threads first; page with the last id of the page before."""
+    of_scope = "" if scope_id is None else "scope_id = :scope AND"
     rows = conn.execute(
-        """
+        f"""
         SELECT t.id, t.public_id, t.key, t.scope_id, t.created_at_ms, max(s.said_at_ms), count(s.id)
         FROM (
             SELECT id, public_id, key, scope_id, created_at_ms FROM threads
-            WHERE (:scope IS NULL OR scope_id = :scope) AND (:before IS NULL OR id < :before)
+            WHERE {of_scope} id < :before
             ORDER BY id DESC LIMIT :limit
         ) AS t
         LEFT JOIN sources AS s ON s.thread_id = t.id AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now)
         GROUP BY t.id
         ORDER BY t.id DESC
         """,
-        {"scope": scope_id, "before": before_id, "now": now_ms, "limit": limit},
+        {
+            "scope": scope_id,
+            "before": MAX_INTEGER if before_id is None else before_id,
+            "now": now_ms,
+            "limit": limit,
+        },
     )
     return [
         (ThreadId(row[0]), ThreadSummary(row[1], row[2], ScopeId(row[3]), row[4], row[5], row[6]))

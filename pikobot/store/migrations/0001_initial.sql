@@ -26,6 +26,7 @@ CREATE TABLE threads (
     created_at_ms INTEGER NOT NULL,
     UNIQUE (scope_id, key)
 ) STRICT;
+CREATE INDEX threads_by_scope ON threads (scope_id);
 
 -- One retained piece of evidence each. The text index is made from text and speaker, see sources_text.
 CREATE TABLE sources (
@@ -39,19 +40,21 @@ CREATE TABLE sources (
     run_id         INTEGER REFERENCES runs (id),
     external_id    TEXT,
     identity       BLOB UNIQUE,     -- keyed hash that recognises the same record on a second import
-    text           TEXT    NOT NULL,
     content_hash   BLOB    NOT NULL CHECK (length(content_hash) = 32),
     origin         TEXT    NOT NULL CHECK (origin IN ('said', 'model', 'recall', 'imported')),
     is_partial     INTEGER NOT NULL DEFAULT 0 CHECK (is_partial IN (0, 1)),
     said_at_ms     INTEGER NOT NULL,
     utc_offset_min INTEGER NOT NULL DEFAULT 0,
     created_at_ms  INTEGER NOT NULL,
-    expires_at_ms  INTEGER
+    expires_at_ms  INTEGER,
+    text           TEXT    NOT NULL -- last: a filter on the columns before it never walks a long text
 ) STRICT;
-CREATE INDEX sources_by_thread ON sources (thread_id, said_at_ms, id);
+CREATE INDEX sources_by_thread ON sources (thread_id, said_at_ms, id, expires_at_ms);
 CREATE INDEX sources_by_scope_time ON sources (scope_id, said_at_ms, id);
 -- A run has at most one request and one answer, whatever crashes.
 CREATE UNIQUE INDEX sources_by_run ON sources (run_id, role) WHERE run_id IS NOT NULL AND kind = 'message';
+-- Also what SQLite looks in when a run is deleted.
+CREATE INDEX sources_of_run ON sources (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX sources_by_expiry ON sources (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 CREATE INDEX sources_by_external_id ON sources (external_id) WHERE external_id IS NOT NULL;
 
@@ -101,6 +104,7 @@ CREATE TABLE runs (
 ) STRICT;
 CREATE INDEX runs_unfinished ON runs (thread_id, id) WHERE state IN ('queued', 'leased');
 CREATE INDEX runs_by_thread ON runs (thread_id, id);
+CREATE INDEX runs_by_state ON runs (state);
 
 -- The messages of a run's tool rounds, kept while it runs so that a crash repeats no finished call.
 CREATE TABLE run_transcript (
@@ -138,7 +142,10 @@ CREATE TABLE attempts (
     CHECK ((state = 'succeeded') = (cost_microusd IS NOT NULL))
 ) STRICT;
 CREATE INDEX attempts_by_run ON attempts (run_id) WHERE run_id IS NOT NULL;
-CREATE INDEX attempts_by_workspace_time ON attempts (workspace, started_at_ms);
+CREATE INDEX attempts_started ON attempts (run_id) WHERE state = 'started';
+-- Covers the sum that is taken before every call.
+CREATE INDEX attempts_by_workspace_time
+    ON attempts (workspace, started_at_ms, state, cost_microusd, reserved_microusd);
 
 -- The erasure ledger, hash-chained; erasures.jsonl is its copy outside the database. Ids only, no content.
 CREATE TABLE erasures (
