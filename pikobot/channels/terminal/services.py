@@ -1,0 +1,98 @@
+"""What the terminal needs from the rest of the instance; the composition root fills it in."""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from pikobot.agent.events import Event
+
+
+class Answering(Protocol):
+    """One run under way."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def thread_id(self) -> str: ...
+
+    def events(self) -> AsyncIterator[Event]:
+        """Everything that happens, `RunEnded` last; read once."""
+        ...
+
+    async def stop(self) -> None:
+        """Cancel the run; `RunEnded` with state cancelled follows. Repeating it changes nothing."""
+        ...
+
+
+class Runner(Protocol):
+    """Where questions go: the agent's runner, or a script in tests. Each method raises PikobotError."""
+
+    @property
+    def mode(self) -> Literal["model", "recall"]: ...
+
+    @property
+    def model(self) -> str | None: ...
+
+    async def ask(
+        self,
+        text: str,
+        *,
+        thread_key: str | None = None,
+        thread_id: str | None = None,
+        is_standalone: bool = False,
+    ) -> Answering: ...
+
+    async def ask_ephemeral(self, text: str) -> Answering: ...
+
+    async def stop_thread(self, thread_id: str) -> int: ...
+
+
+@dataclass(frozen=True)
+class ForgetTarget:
+    """What to erase. ``value`` is a source's id, a thread's id (also for its last exchange), or a literal text."""
+
+    kind: Literal["source", "thread", "last_exchange", "text"]
+    value: str
+
+
+class ForgetPreview(Protocol):
+    """What would go: up to some number of ``items`` (id, role, speaker, date, beginning), and how many in all."""
+
+    @property
+    def items(self) -> Sequence[tuple[str, str, str, str, str]]: ...
+
+    @property
+    def total(self) -> int: ...
+
+
+class Receipt(Protocol):
+    def render_lines(self) -> list[str]: ...
+
+
+class ForgetService(Protocol):
+    async def preview(self, target: ForgetTarget) -> ForgetPreview: ...
+
+    async def forget(self, preview: ForgetPreview) -> Receipt: ...
+
+
+@dataclass(frozen=True)
+class TerminalServices:
+    """``status`` and ``threads`` give what the RPC methods ``status`` and ``threads.list`` give, threads newest
+    first; ``interrupted`` gives one sentence for each run of a thread that a crash cut off. Without ``forget`` nothing can be erased from here."""
+
+    runner: Runner
+    status: Callable[[], Awaitable[dict[str, object]]]
+    threads: Callable[[], Awaitable[list[dict[str, object]]]]
+    interrupted: Callable[[str], Awaitable[list[str]]]
+    forget: ForgetService | None
+
+
+@dataclass(frozen=True)
+class ChatOptions:
+    """``thread`` is the name of a thread to resume or start; ``environ`` says what the terminal can do."""
+
+    thread: str | None = None
+    is_ephemeral: bool = False
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)

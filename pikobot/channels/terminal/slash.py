@@ -1,0 +1,83 @@
+"""What was typed: a message, or a command with its argument. Pure.
+
+A command is one line that begins with a slash, the full-width one included, and has an English or a Chinese name.
+A message that begins with a slash is written with two; a path such as /etc/hosts is a message as it stands.
+"""
+
+import difflib
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+CONFIRMED_FLAG = "--yes"
+
+_COMMAND = re.compile(r"[/／](?P<word>[^\W\d_][\w-]*|)(?:\s+(?P<argument>.*))?\Z")
+
+
+class CommandName(StrEnum):
+    HELP = "help"
+    STATUS = "status"
+    THREADS = "threads"
+    NEW = "new"
+    STOP = "stop"
+    FORGET = "forget"
+    QUIT = "quit"
+
+
+NAMES: dict[str, CommandName] = {
+    **{name.value: name for name in CommandName},
+    "exit": CommandName.QUIT,
+    "帮助": CommandName.HELP,
+    "状态": CommandName.STATUS,
+    "话题": CommandName.THREADS,
+    "新话题": CommandName.NEW,
+    "停止": CommandName.STOP,
+    "忘记": CommandName.FORGET,
+    "退出": CommandName.QUIT,
+}
+
+
+@dataclass(frozen=True)
+class Message:
+    text: str
+
+
+@dataclass(frozen=True)
+class Command:
+    name: CommandName
+    argument: str = ""
+    is_confirmed: bool = False  # --yes stood at its end
+
+
+@dataclass(frozen=True)
+class UnknownCommand:
+    word: str
+    nearest: str | None
+
+
+def parse(typed: str) -> Message | Command | UnknownCommand:
+    """Read one submitted text. The text of a message is kept as it is, but for the doubled slash."""
+    line = typed.strip()
+    if line.startswith(("//", "／／")):
+        return Message(typed.lstrip()[1:])
+    found = None if "\n" in line else _COMMAND.match(line)
+    if found is None:
+        return Message(typed)
+    word = found["word"].casefold()
+    name = NAMES.get(word)
+    if name is None:
+        return UnknownCommand(found["word"], nearest_name(word))
+    argument = (found["argument"] or "").strip()
+    is_confirmed = argument == CONFIRMED_FLAG or argument.endswith(f" {CONFIRMED_FLAG}")
+    return Command(
+        name, argument.removesuffix(CONFIRMED_FLAG).strip() if is_confirmed else argument, is_confirmed
+    )
+
+
+def nearest_name(word: str) -> str | None:
+    """The name that was probably meant: one it begins, or else one that looks alike."""
+    if not word:
+        return None
+    begun = [name for name in NAMES if name.startswith(word) or word.startswith(name)]
+    close = begun or difflib.get_close_matches(word, NAMES, n=1, cutoff=0.5)
+    return close[0] if close else None

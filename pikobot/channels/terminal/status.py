@@ -1,0 +1,60 @@
+"""Makes the status document of the operator's method `status` readable: one line for each thing an owner asks about.
+
+A key that this version does not know is shown as it is named; a key that is absent is left out.
+"""
+
+import unicodedata
+
+from pikobot.channels.terminal.wording import Wording
+
+MICROUSD = 1_000_000
+
+_HIDDEN = frozenset({"schemaVersion", "instanceId", "served"})
+
+
+def status_lines(status: dict[str, object], words: Wording) -> list[str]:
+    rows = [
+        (words.status_labels.get(key, key), line)
+        for key, value in status.items()
+        if key not in _HIDDEN and value is not None
+        for line in (_spend(value, words) if key == "spend" else [_shown(value, words)])
+    ]
+    width = max((cells(label) for label, _ in rows), default=0)
+    return [f"{label}{' ' * (width - cells(label))}  {line}".rstrip() for label, line in rows]
+
+
+def _spend(spend: object, words: Wording) -> list[str]:
+    if not isinstance(spend, dict):
+        return [_shown(spend, words)]
+    budget = spend.get("workspaceBudgetMicroUsd")
+    lines = []
+    for row in spend.get("workspaces") or [{"workspace": "main"}]:
+        line = words.status_spend.format(
+            workspace=row.get("workspace"), spent=_dollars(row.get("spentMicroUsd")), budget=_dollars(budget)
+        )
+        reserved = row.get("reservedMicroUsd")
+        lines.append(line + (words.status_reserved.format(reserved=_dollars(reserved)) if reserved else ""))
+    return lines
+
+
+def _dollars(microusd: object) -> str:
+    return f"{(microusd if isinstance(microusd, int) else 0) / MICROUSD:.4f}".rstrip("0").rstrip(".")
+
+
+def _shown(value: object, words: Wording) -> str:
+    match value:
+        case dict():
+            return ", ".join(f"{key} {_nested(part, words)}" for key, part in value.items() if part)
+        case list():
+            return "; ".join(_shown(part, words) for part in value) or words.status_none
+        case _:
+            return str(value)
+
+
+def _nested(value: object, words: Wording) -> str:
+    shown = _shown(value, words)
+    return f"({shown})" if isinstance(value, dict) else shown
+
+
+def cells(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

@@ -1,0 +1,238 @@
+"""Every sentence that the terminal itself says, in English and in Chinese.
+
+The language follows the last message, as in recall mode: Chinese when it has CJK characters, else English; before
+the first message, and for a text without letters, it stays as it was, and at the start the locale decides.
+Messages of errors come from where they are raised.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pikobot.memory import questions
+from pikobot.memory.questions import Language
+
+YES = frozenset({"yes", "y", "是", "是的", "好", "好的"})
+
+
+@dataclass(frozen=True)
+class Wording:
+    greeting_model: str
+    greeting_recall: str
+    recall_notice: str
+    ephemeral_notice: str
+    resumed: str
+    resumed_new: str
+    thread_without_name: str
+    never: str
+    leave_hint: str
+    toolbar: str
+    stopped: str
+    waiting: str
+    stopping: str
+    searching_memory: str
+    reading_source: str
+    searching_history: str
+    using_tool: str
+    retrying: str
+    failed_without_reason: str
+    incomplete: str
+    error: str
+    unknown_command: str
+    nearest: str
+    help: str
+    empty_message: str
+    interactive_only: str
+    new_thread: str
+    no_threads: str
+    threads_hint: str
+    thread_number: str
+    messages: str
+    nothing_to_stop: str
+    stopped_runs: str
+    which_thread: str
+    nothing_to_forget: str
+    forget_total: str
+    forget_more: str
+    forget_question: str
+    forget_confirm_flag: str
+    kept: str
+    scrollback: str
+    status_labels: Mapping[str, str]
+    status_none: str
+    status_spend: str
+    status_reserved: str
+
+
+EN = Wording(
+    greeting_model="pikobot with {model}. /help lists the commands; Ctrl-C stops an answer.",
+    greeting_recall="pikobot in recall mode. /help lists the commands; Ctrl-C stops an answer.",
+    recall_notice=(
+        "No model is configured: what you say is stored, and questions are answered by quoting it.\n"
+        "To turn a model on: `export DEEPSEEK_API_KEY=…`, or put chat_api_key into credentials.toml; "
+        "another provider is chosen with chat.provider in config.toml."
+    ),
+    ephemeral_notice="Ephemeral: nothing of this conversation is kept, and each message stands alone.",
+    resumed="Resuming “{name}”; last message {date}.",
+    resumed_new="Thread “{name}” starts with your next message.",
+    thread_without_name="unnamed",
+    never="never",
+    leave_hint="Press Ctrl-C again or type /quit to leave.",
+    toolbar="{thread} · {model} · Alt-Enter: new line · /help",
+    stopped="Stopped.",
+    waiting="thinking…",
+    stopping="stopping… (Ctrl-C again leaves)",
+    searching_memory="searching memory…",
+    reading_source="reading a source…",
+    searching_history="looking through the conversation…",
+    using_tool="using {name}…",
+    retrying="{reason}; trying again in {pause} s",
+    failed_without_reason="the answer failed; `pikobot doctor` shows what works",
+    incomplete="The answer above is incomplete.",
+    error="error: {reason}",
+    unknown_command="There is no command /{word}.",
+    nearest=" Did you mean /{name}?",
+    help=(
+        "/help            this list\n"
+        "/status          mode, model, counts, spending\n"
+        "/threads [N]     recent conversations; with a number, continue that one\n"
+        "/new [NAME]      start another conversation, with a name if you like\n"
+        "/stop            cancel what is queued or running in this conversation\n"
+        "/forget          erase the last exchange (shows it and asks first)\n"
+        "/forget TEXT     erase every statement that contains TEXT; “TEXT” in quotes is taken literally\n"
+        "/forget thread   erase this whole conversation\n"
+        "/forget ID       erase one source (src_…) or conversation (thr_…)\n"
+        "/quit            leave (also /exit, Ctrl-D)\n"
+        "//text           send a message that begins with a slash\n"
+        "Enter sends, Alt-Enter or Ctrl-J starts a new line, Ctrl-C stops an answer.\n"
+        "Without a chat: pikobot run -m '/forget TEXT --yes' erases without asking."
+    ),
+    empty_message="the message is empty: give the text with -m TEXT, or pipe it in",
+    interactive_only="/{name} belongs to the chat: start it with `pikobot run`, or name a thread with --thread NAME",
+    new_thread="A new conversation starts with your next message.",
+    no_threads="No conversations yet.",
+    threads_hint="/threads N continues one of them.",
+    thread_number="/threads takes a number from the list: 1 to {count}",
+    messages="{count} messages",
+    nothing_to_stop="Nothing is queued or running here.",
+    stopped_runs="Stopped: {count}.",
+    which_thread="which conversation? Name it with --thread NAME, or give a text or an id to /forget",
+    nothing_to_forget="Nothing matches; nothing is erased.",
+    forget_total="This will be erased, with everything derived from it ({count} statements):",
+    forget_more="… and {count} more",
+    forget_question="Erase it for good? yes/no [no] ",
+    forget_confirm_flag="nothing was erased: add --yes to erase without being asked",
+    kept="Nothing is erased.",
+    scrollback="What this terminal has already shown stays in its scrollback until you clear it.",
+    status_labels={
+        "version": "version",
+        "mode": "mode",
+        "model": "model",
+        "counts": "counts",
+        "spend": "this month",
+        "unknownOutcomes": "unknown outcomes",
+        "degraded": "degraded",
+    },
+    status_none="none",
+    status_spend="{workspace}: ${spent} of ${budget}",
+    status_reserved=" (${reserved} reserved)",
+)
+
+ZH = Wording(
+    greeting_model="pikobot，模型 {model}。/帮助 列出命令；Ctrl-C 停止回答。",
+    greeting_recall="pikobot，回忆模式。/帮助 列出命令；Ctrl-C 停止回答。",
+    recall_notice=(
+        "没有配置模型：你说的话会保存下来，提问时引用原话回答。\n"
+        "要启用模型：`export DEEPSEEK_API_KEY=…`，或在 credentials.toml 中写入 chat_api_key；"
+        "用 config.toml 中的 chat.provider 选择其他服务商。"
+    ),
+    ephemeral_notice="临时模式：本次对话不保留任何内容，每条消息互不相关。",
+    resumed="继续话题“{name}”；最后一条消息：{date}。",
+    resumed_new="话题“{name}”从你的下一条消息开始。",
+    thread_without_name="未命名",
+    never="无",
+    leave_hint="再按一次 Ctrl-C 或输入 /退出 离开。",
+    toolbar="{thread} · {model} · Alt-Enter 换行 · /帮助",
+    stopped="已停止。",
+    waiting="思考中…",
+    stopping="正在停止…（再按 Ctrl-C 离开）",
+    searching_memory="正在搜索记忆…",
+    reading_source="正在读取来源…",
+    searching_history="正在查找对话记录…",
+    using_tool="正在使用 {name}…",
+    retrying="{reason}；{pause} 秒后重试",
+    failed_without_reason="回答失败；`pikobot doctor` 会显示哪些功能可用",
+    incomplete="以上回答不完整。",
+    error="错误：{reason}",
+    unknown_command="没有命令 /{word}。",
+    nearest="你是指 /{name} 吗？",
+    help=(
+        "/帮助            本列表\n"
+        "/状态            模式、模型、数量、花费\n"
+        "/话题 [N]        最近的对话；加编号则继续那个对话\n"
+        "/新话题 [名称]   开始另一个对话，可以命名\n"
+        "/停止            取消本对话中排队或进行中的请求\n"
+        "/忘记            删除最近一问一答（先显示并询问）\n"
+        "/忘记 文字       删除所有包含该文字的记录；加引号则按字面理解\n"
+        "/忘记 话题       删除整个对话\n"
+        "/忘记 编号       删除一条来源（src_…）或一个对话（thr_…）\n"
+        "/退出            离开（也可 Ctrl-D）\n"
+        "//文字           发送以斜杠开头的消息\n"
+        "回车发送，Alt-Enter 或 Ctrl-J 换行，Ctrl-C 停止回答。\n"
+        "不进入对话：pikobot run -m '/忘记 文字 --yes' 直接删除，不再询问。"
+    ),
+    empty_message="消息为空：用 -m 文字 给出内容，或从管道输入",
+    interactive_only="/{name} 只在对话中使用：运行 `pikobot run` 进入对话，或用 --thread 名称 指定话题",
+    new_thread="新的对话从你的下一条消息开始。",
+    no_threads="还没有对话。",
+    threads_hint="/话题 N 继续其中一个。",
+    thread_number="/话题 需要列表中的编号：1 到 {count}",
+    messages="{count} 条消息",
+    nothing_to_stop="这里没有排队或进行中的请求。",
+    stopped_runs="已停止：{count}。",
+    which_thread="哪个对话？用 --thread 名称 指定，或给 /忘记 一段文字或编号",
+    nothing_to_forget="没有匹配的内容；什么都没有删除。",
+    forget_total="以下内容及由其得出的一切将被删除（{count} 条）：",
+    forget_more="… 还有 {count} 条",
+    forget_question="确定永久删除吗？是/否 [否] ",
+    forget_confirm_flag="没有删除任何内容：加上 --yes 直接删除，不再询问",
+    kept="什么都没有删除。",
+    scrollback="终端里已经显示的内容会留在它的回滚缓冲区中，直到你清除。",
+    status_labels={
+        "version": "版本",
+        "mode": "模式",
+        "model": "模型",
+        "counts": "数量",
+        "spend": "本月花费",
+        "unknownOutcomes": "结果未知",
+        "degraded": "受限",
+    },
+    status_none="无",
+    status_spend="{workspace}：${spent}，上限 ${budget}",
+    status_reserved="（预留 ${reserved}）",
+)
+
+
+def wording(language: Language) -> Wording:
+    return ZH if language == "zh" else EN
+
+
+def language_of(text: str) -> Language | None:
+    """The language that a message is written in; None when it has no letters."""
+    return questions.language_of(text) if any(map(str.isalpha, text)) else None
+
+
+def locale_language(environ: Mapping[str, str]) -> Language:
+    """The language that the environment asks for, by the order of POSIX: LC_ALL, LC_MESSAGES, LANG."""
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        if value := environ.get(name):
+            return "zh" if value.casefold().startswith("zh") else "en"
+    return "en"
+
+
+def tool_activity(words: Wording, name: str) -> str:
+    known = {
+        "memory_search": words.searching_memory,
+        "source_read": words.reading_source,
+        "query_chat_history": words.searching_history,
+    }
+    return known.get(name) or words.using_tool.format(name=name)

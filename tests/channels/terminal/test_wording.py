@@ -1,0 +1,64 @@
+import re
+from dataclasses import asdict
+
+import pytest
+
+from pikobot.channels.terminal.slash import NAMES
+from pikobot.channels.terminal.status import status_lines
+from pikobot.channels.terminal.wording import EN, ZH, language_of, locale_language
+
+from .fakes import STATUS
+
+
+def test_both_languages_have_the_same_placeholders() -> None:
+    english, chinese = asdict(EN), asdict(ZH)
+    for name, text in english.items():
+        if isinstance(text, str):
+            assert sorted(re.findall(r"\{\w*\}", text)) == sorted(re.findall(r"\{\w*\}", chinese[name])), name
+        else:
+            assert text.keys() == chinese[name].keys()
+
+
+def test_help_names_every_command() -> None:
+    assert all(f"/{name}" in EN.help + ZH.help for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Where did I move?", "en"),
+        ("我搬到哪里了？", "zh"),
+        ("修改youer服务端", "zh"),
+        ("42 !", None),
+        ("", None),
+    ],
+)
+def test_the_language_is_that_of_the_text(text: str, language: str | None) -> None:
+    assert language_of(text) == language
+
+
+def test_the_locale_decides_before_the_first_message() -> None:
+    assert locale_language({"LANG": "zh_CN.UTF-8"}) == "zh"
+    assert locale_language({"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}) == "en"
+    assert locale_language({}) == "en"
+
+
+def test_the_status_is_a_short_table_in_both_languages() -> None:
+    assert status_lines(STATUS, EN) == [
+        "version           0.1.0",
+        "mode              model",
+        "model             scripted-1",
+        "counts            sources 12, threads 3, runs (succeeded 5)",
+        "unknown outcomes  1",
+        "this month        main: $0.0123 of $5 ($0.0005 reserved)",
+        "degraded          no embeddings yet: text search only",
+    ]
+    assert status_lines(STATUS, ZH)[5] == "本月花费  main：$0.0123，上限 $5（预留 $0.0005）"
+
+
+def test_a_status_with_unknown_and_missing_keys_is_shown_as_it_is() -> None:
+    assert status_lines({"mode": "recall", "model": None, "degraded": [], "queue": {"jobs": 2}}, EN) == [
+        "mode      recall",
+        "degraded  none",
+        "queue     jobs 2",
+    ]
