@@ -1,0 +1,185 @@
+"""Carries out slash commands, for the chat and for a single request alike.
+
+A command creates no thread and no source. What it reports goes to the dialog's answer side, so that
+`pikobot run -m /status | …` works; its complaints go to the notice side.
+"""
+
+import contextlib
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from pikobot.channels.terminal.forgetting import forget
+from pikobot.channels.terminal.services import ChatOptions, TerminalServices
+from pikobot.channels.terminal.slash import Command, CommandName, Message, UnknownCommand
+from pikobot.channels.terminal.status import status_lines
+from pikobot.channels.terminal.wording import Wording, language_of, locale_language, wording
+from pikobot.errors import ExitCode, PikobotError, UsageError
+
+MAX_THREADS_SHOWN = 20
+
+
+@dataclass
+class Session:
+    """Where the conversation stands. With neither id nor key, the next message starts a thread."""
+
+    words: Wording
+    thread_id: str | None = None
+    thread_key: str | None = None
+    thread_name: str | None = None  # for show
+    listed: list[dict[str, object]] = field(default_factory=list)  # what /threads N counts in
+
+    @classmethod
+    def begin(cls, options: ChatOptions) -> "Session":
+        return cls(
+            wording(locale_language(options.environ)), thread_key=options.thread, thread_name=options.thread
+        )
+
+    def move(self, *, thread_id: str | None = None, key: str | None = None, name: str | None = None) -> None:
+        """Go to a thread, or to none yet."""
+        self.thread_id, self.thread_key, self.thread_name = thread_id, key, name
+
+    def hear(self, typed: Message | Command | UnknownCommand, text: str) -> None:
+        """Speak the language of what was just typed from now on; `/help` alone does not say English."""
+        language = language_of(text)
+        if language is not None and (language == "zh" or isinstance(typed, Message)):
+            self.words = wording(language)
+
+
+class Dialog(Protocol):
+    """Where a command speaks; ``confirm`` is called only where somebody can be asked."""
+
+    @property
+    def is_interactive(self) -> bool: ...
+
+    def say(self, line: str) -> None: ...
+
+    def complain(self, line: str) -> None: ...
+
+    async def confirm(self, question: str) -> bool: ...
+
+
+def unknown_command_hint(command: UnknownCommand, words: Wording) -> str:
+    hint = words.unknown_command.format(word=command.word)
+    return hint + (words.nearest.format(name=command.nearest) if command.nearest else " /help")
+
+
+async def perform(command: Command, session: Session, services: TerminalServices, dialog: Dialog) -> int:
+    """Carry out a command, `/quit` excepted, which is its caller's. The exit code; raises PikobotError."""
+    match command.name:
+        case CommandName.HELP:
+            dialog.say(session.words.help)
+        case CommandName.STATUS:
+            for line in status_lines(await services.status(), session.words):
+                dialog.say(line)
+        case CommandName.THREADS:
+            await _threads(command.argument, session, services, dialog)
+        case CommandName.NEW:
+            await _new(command.argument, session, services, dialog)
+        case CommandName.STOP:
+            await _stop(session, services, dialog)
+        case CommandName.FORGET:
+            return await _forget(command, session, services, dialog)
+        case CommandName.QUIT:
+            pass
+    return ExitCode.DONE
+
+
+async def _threads(argument: str, session: Session, services: TerminalServices, dialog: Dialog) -> None:
+    if argument:
+        if not dialog.is_interactive:
+            raise UsageError(session.words.interactive_only.format(name="threads N"))
+        session.listed = session.listed or (await services.threads())[:MAX_THREADS_SHOWN]
+        await resume(_numbered(argument, session), session, services, dialog)
+        return
+    session.listed = (await services.threads())[:MAX_THREADS_SHOWN]
+    if not session.listed:
+        dialog.say(session.words.no_threads)
+    for number, thread in enumerate(session.listed, start=1):
+        mark = "*" if thread.get("id") == session.thread_id else " "
+        count = session.words.messages.format(count=thread.get("messages", 0))
+        dialog.say(
+            f"{mark}{number:>3}  {_name(thread, session.words)}  {_date(thread, session.words)}  {count}"
+        )
+    if session.listed and dialog.is_interactive:
+        dialog.say(session.words.threads_hint)
+
+
+def _numbered(argument: str, session: Session) -> dict[str, object]:
+    if argument.isdecimal() and 1 <= int(argument) <= len(session.listed):
+        return session.listed[int(argument) - 1]
+    raise UsageError(session.words.thread_number.format(count=len(session.listed)))
+
+
+async def resume(
+    thread: dict[str, object], session: Session, services: TerminalServices, dialog: Dialog
+) -> None:
+    """Continue a listed thread: its name, when it was last used, and what a crash cut off in it."""
+    thread_id, key = str(thread["id"]), thread.get("key")
+    session.move(thread_id=thread_id, name=None if key is None else str(key))
+    name, date = _name(thread, session.words), _date(thread, session.words)
+    dialog.say(session.words.resumed.format(name=name, date=date))
+    for notice in await services.interrupted(thread_id):
+        dialog.complain(notice)
+
+
+async def find_named(name: str, services: TerminalServices) -> dict[str, object] | None:
+    return next((thread for thread in await services.threads() if thread.get("key") == name), None)
+
+
+async def _new(name: str, session: Session, services: TerminalServices, dialog: Dialog) -> None:
+    if not dialog.is_interactive:
+        raise UsageError(session.words.interactive_only.format(name="new"))
+    if not name:
+        session.move()
+        dialog.say(session.words.new_thread)
+        return
+    await open_named(name, session, services, dialog)
+
+
+async def open_named(name: str, session: Session, services: TerminalServices, dialog: Dialog) -> None:
+    """Continue the thread of that name, or have the next message start it."""
+    thread = await find_named(name, services)
+    if thread is not None:
+        await resume(thread, session, services, dialog)
+        return
+    session.move(key=name, name=name)
+    dialog.say(session.words.resumed_new.format(name=name))
+
+
+async def _stop(session: Session, services: TerminalServices, dialog: Dialog) -> None:
+    thread_id = await _current_thread(session, services)
+    stopped = await services.runner.stop_thread(thread_id) if thread_id else 0
+    words = session.words
+    dialog.say(words.stopped_runs.format(count=stopped) if stopped else words.nothing_to_stop)
+
+
+async def _forget(command: Command, session: Session, services: TerminalServices, dialog: Dialog) -> int:
+    if services.forget is None:
+        raise PikobotError("this terminal cannot erase: nothing was changed")
+    thread_id = await _current_thread(session, services)
+    outcome = await forget(
+        command, thread_id=thread_id, words=session.words, service=services.forget, dialog=dialog
+    )
+    if outcome.erased_thread_id is not None and outcome.erased_thread_id == session.thread_id:
+        session.move()
+    return outcome.exit_code
+
+
+async def _current_thread(session: Session, services: TerminalServices) -> str | None:
+    if session.thread_id is None and session.thread_key is not None:
+        thread = await find_named(session.thread_key, services)
+        return None if thread is None else str(thread["id"])
+    return session.thread_id
+
+
+def _name(thread: dict[str, object], words: Wording) -> str:
+    return str(thread.get("key") or words.thread_without_name)
+
+
+def _date(thread: dict[str, object], words: Wording) -> str:
+    """The last message's time, on this machine's clock, to the minute."""
+    written = str(thread.get("lastSaidAt") or "")
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(written).astimezone().strftime("%Y-%m-%d %H:%M")
+    return words.never
