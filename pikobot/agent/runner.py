@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pikobot.agent import events, runs
-from pikobot.agent.context import Room
 from pikobot.agent.executor import Brain, Executor
 from pikobot.agent.loop import Emit
 from pikobot.agent.runs import Claimed, Request, Unanswerable
@@ -25,12 +24,14 @@ from pikobot.store.leases import State
 from pikobot.store.runs import RunId, answer_of, find_run, next_claimable, unfinished_runs
 from pikobot.store.scopes import Scope
 from pikobot.store.threads import ThreadId, find_thread_by_public_id
+from pikobot.text import clean_text
 
 MAX_CONCURRENT_RUNS = 8
+MAX_REQUEST_CHARS = 4_000_000
+MAX_KEY_CHARS = 1_000
 LEASE_MARGIN_S = 120
 DEFAULT_RUN_TIMEOUT_S = 600.0
 IDLE_CHECK_S = 60.0
-NO_ROOM = Room(input_tokens=1 << 40, output_tokens=0)  # recall mode sends nothing anywhere
 
 
 class Answering:
@@ -62,6 +63,12 @@ class Answering:
 class _Execution:
     task: asyncio.Task[None]
     is_stopped_by_owner: bool = False
+
+    def stop(self) -> None:
+        """Once: a second cancellation would cut off the recording of the first."""
+        if not self.is_stopped_by_owner:
+            self.is_stopped_by_owner = True
+            self.task.cancel()
 
 
 class Runner:
@@ -101,11 +108,14 @@ class Runner:
         thread_id: str | None = None,
         is_standalone: bool = False,
     ) -> Answering:
-        """Retain a message and queue its run; durable when this returns. Raises `NotFound`, `PikobotError`."""
+        """Retain a message and queue its run; durable when this returns.
+
+        Raises `NotFound` for an unknown thread, `InvalidParams` for text that can't be stored.
+        """
         request = Request(
-            text=text,
+            text=clean_text("the message", text, max_chars=MAX_REQUEST_CHARS),
             scope=self._owner,
-            thread_key=thread_key,
+            thread_key=_clean_key(thread_key),
             thread_id=thread_id,
             is_standalone=is_standalone,
             message_days=self._message_days,
@@ -122,11 +132,13 @@ class Runner:
         return answering
 
     async def ask_ephemeral(self, text: str) -> Answering:
-        """Answer without retaining the request or the answer."""
+        """Answer without retaining the request or the answer. Raises `InvalidParams`."""
+        text = clean_text("the message", text, max_chars=MAX_REQUEST_CHARS)
         answering = Answering("", "", self._stop_ephemeral)
         task = asyncio.create_task(self._execute_ephemeral(text, answering.emit))
         self._ephemeral.add(task)
         task.add_done_callback(self._ephemeral.discard)
+        await asyncio.sleep(0)  # started, so that a cancellation reaches its handlers
         return answering
 
     async def stop_thread(self, thread_id: str) -> int:
@@ -146,11 +158,8 @@ class Runner:
             while True:
                 self._wake.clear()
                 await self._slots.acquire()
-                claimed = await self._claim()
+                claimed = await self._start_next(group)
                 if isinstance(claimed, Claimed):
-                    task = group.create_task(self._execute(claimed))
-                    self._executions[claimed.run.id] = _Execution(task)
-                    await asyncio.sleep(0)  # started, so that a cancellation reaches its handlers
                     continue
                 self._slots.release()
                 if isinstance(claimed, Unanswerable):
@@ -161,20 +170,39 @@ class Runner:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._wake.wait(), IDLE_CHECK_S)
 
+    async def _start_next(self, group: asyncio.TaskGroup) -> Claimed | Unanswerable | None:
+        """Claim and start in one go: whoever has the lock never sees a claimed run that is not executing."""
+        async with self._claiming:
+            claimed = await self._claim()
+            if isinstance(claimed, Claimed):
+                task = group.create_task(self._execute(claimed))
+                self._executions[claimed.run.id] = _Execution(task)
+                await asyncio.sleep(0)  # started, so that a cancellation reaches its handlers
+        return claimed
+
     async def _claim(self) -> Claimed | Unanswerable | None:
         candidates: list[ThreadId | None] = [None] if self._serves_all else [*self._asked_threads]
-        async with self._claiming:
-            for thread_id in candidates:
-                claimed = await self._db.perform_async(
-                    runs.claim_next,
-                    thread_id=thread_id,
-                    model=self.model,
-                    room=NO_ROOM if self._brain is None else self._brain.room,
-                    lease_ms=int((self._run_timeout_s + LEASE_MARGIN_S) * 1000),
-                )
-                if claimed is not None:
-                    return claimed
+        for thread_id in candidates:
+            claiming = asyncio.create_task(self._claim_in(thread_id))
+            try:
+                claimed = await asyncio.shield(claiming)
+            except asyncio.CancelledError:
+                lost = await claiming
+                if isinstance(lost, Claimed):
+                    await self._db.perform_async(runs.interrupt, lost)
+                raise
+            if claimed is not None:
+                return claimed
         return None
+
+    async def _claim_in(self, thread_id: ThreadId | None) -> Claimed | Unanswerable | None:
+        return await self._db.perform_async(
+            runs.claim_next,
+            thread_id=thread_id,
+            model=self.model,
+            room=None if self._brain is None else self._brain.room,
+            lease_ms=int((self._run_timeout_s + LEASE_MARGIN_S) * 1000),
+        )
 
     @property
     def _run_timeout_s(self) -> float:
@@ -190,24 +218,33 @@ class Runner:
                 self._answerings[run_id].emit(event)
 
         try:
-            await self._executor.execute(claimed, emit)
+            await self._answer(claimed, emit)
         except asyncio.CancelledError:
             if not await self._record_cancellation(claimed):
                 raise
-        except RunFenced:
-            await self._follow_fenced(run_id, emit)
-        except Exception as error:  # noqa: BLE001 — the edge of a run: whatever broke, the run ends and is shown
-            await self._end_broken(claimed, error, emit)
         finally:
-            self._executions.pop(run_id, None)
+            if (
+                self._executions[run_id].task is asyncio.current_task()
+            ):  # else its lease ran out, see `claim_next`
+                del self._executions[run_id]
             self._slots.release()
             self._wake.set()
 
+    async def _answer(self, claimed: Claimed, emit: Emit) -> None:
+        try:
+            await self._executor.execute(claimed, emit)
+        except RunFenced:
+            await self._follow_fenced(claimed.run.id, emit)
+        except Exception as error:  # noqa: BLE001 — the edge of a run: whatever broke, the run ends and is shown
+            await self._end_broken(claimed, _reported(error), emit)
+
     async def _record_cancellation(self, claimed: Claimed) -> bool:
         """True when the owner stopped the run, False when the program is leaving."""
-        if self._executions[claimed.run.id].is_stopped_by_owner:
+        run_id = claimed.run.id
+        if self._executions[run_id].is_stopped_by_owner:
             await self._db.perform_async(runs.finish, claimed, State.CANCELLED, None, error_code="stopped")
-            self._end(claimed.run.id, await self._db.read_async(_recorded_end, claimed.run.id))
+            await self._db.perform_async(runs.cancel_queued, [run_id])  # when it was fenced and is due again
+            self._end(run_id, await self._db.read_async(_recorded_end, run_id))
             return True
         await self._db.perform_async(runs.interrupt, claimed)
         return False
@@ -220,24 +257,22 @@ class Runner:
         else:
             emit(ended)
 
-    async def _end_broken(self, claimed: Claimed, error: Exception, emit: Emit) -> None:
-        """Record a failure that nobody foresaw. The place is printed, never the message: it may hold memory."""
-        known = error if isinstance(error, PikobotError) else None
-        if known is None:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{type(error).__name__} at {frame.filename.rpartition('/')[2]}:{frame.lineno}"
-            known = PikobotError(f"the answer failed inside pikobot ({place}); please report this place")
+    async def _end_broken(self, claimed: Claimed, error: PikobotError, emit: Emit) -> None:
+        """Record a failure that nobody foresaw."""
+        state: State | None = None
         with contextlib.suppress(PikobotError):
-            await self._db.perform_async(runs.finish, claimed, State.FAILED, None, error_code="internal")
-        emit(events.RunEnded(State.FAILED, "", error=known))
+            state = await self._db.perform_async(
+                runs.finish, claimed, State.FAILED, None, error_code="internal"
+            )
+        emit(events.RunEnded(state or State.FAILED, "", error=error))
 
     async def _stop(self, run_id: RunId) -> None:
-        execution = self._executions.get(run_id)
-        if execution is not None:
-            execution.is_stopped_by_owner = True
-            execution.task.cancel()
-        elif await self._db.perform_async(runs.cancel_queued, [run_id]):
-            self._end(run_id, events.RunEnded(State.CANCELLED, ""))
+        async with self._claiming:
+            execution = self._executions.get(run_id)
+            if execution is not None:
+                execution.stop()
+            elif await self._db.perform_async(runs.cancel_queued, [run_id]):
+                self._end(run_id, events.RunEnded(State.CANCELLED, ""))
 
     async def _stop_ephemeral(self) -> None:
         for task in self._ephemeral:
@@ -249,18 +284,34 @@ class Runner:
         await asyncio.gather(*self._ephemeral, return_exceptions=True)
 
     async def _execute_ephemeral(self, text: str, emit: Emit) -> None:
+        ended = events.RunEnded(State.CANCELLED, "")
         try:
-            await self._executor.execute_ephemeral(text, self._owner, emit)
+            ended = await self._executor.execute_ephemeral(text, self._owner, emit)
         except asyncio.CancelledError:
+            pass  # nobody but the owner, or the end of the program, cancels it: `ended` says so
+        except Exception as error:  # noqa: BLE001 — the edge of a run, as in `_answer`
+            ended = events.RunEnded(State.FAILED, "", error=_reported(error))
+        with contextlib.suppress(PikobotError):
             await self._db.perform_async(_close_ephemeral_attempts)
-            emit(events.RunEnded(State.CANCELLED, ""))
-        except PikobotError as error:
-            emit(events.RunEnded(State.FAILED, "", error=error))
+        emit(ended)
 
     def _end(self, run_id: RunId, ended: events.RunEnded) -> None:
         answering = self._answerings.pop(run_id, None)
         if answering is not None:
             answering.emit(ended)
+
+
+def _clean_key(key: str | None) -> str | None:
+    return None if key is None else clean_text("the thread's name", key, max_chars=MAX_KEY_CHARS)
+
+
+def _reported(error: Exception) -> PikobotError:
+    """The failure for the owner: of an unforeseen one the place, never the message, which may hold memory."""
+    if isinstance(error, PikobotError):
+        return error
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{type(error).__name__} at {frame.filename.rpartition('/')[2]}:{frame.lineno}"
+    return PikobotError(f"the answer failed inside pikobot ({place}); please report this place")
 
 
 def _unfinished(conn: Connection, thread_public_id: str) -> list[RunId]:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pikobot.adapters.chat import Message
 from pikobot.agent.context import Context, Room, build_context
 from pikobot.clock import local_utc_offset_min
-from pikobot.errors import BudgetExceeded, NotFound, ProviderError
+from pikobot.errors import BudgetExceeded, NotFound, PikobotError, ProviderError
 from pikobot.store import leases, runs
 from pikobot.store.attempts import (
     AttemptId,
@@ -52,6 +52,11 @@ MAX_CLAIMS = 3
 OWNER = "owner"
 ASSISTANT = "pikobot"
 DAY_MS = 86_400_000
+CUT_OFF = (
+    "the request was cut off while the model answered; the call may have been charged, so it is not repeated "
+    "by itself: ask again if you still need the answer"
+)
+CRASHED = f"the answer was begun {MAX_CLAIMS} times and pikobot stopped before its end each time: ask again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +95,7 @@ class Unanswerable:
     """A run that could be claimed but not executed, and was ended at once."""
 
     run: Run
-    error: ProviderError | None
+    error: PikobotError | None
 
 
 @dataclass(frozen=True)
@@ -136,11 +141,13 @@ def accept(db: Database, request: Request) -> Accepted:
 
 
 def claim_next(
-    db: Database, *, thread_id: ThreadId | None, model: str | None, room: Room, lease_ms: int
+    db: Database, *, thread_id: ThreadId | None, model: str | None, room: Room | None, lease_ms: int
 ) -> Claimed | Unanswerable | None:
     """Take the next run that is due and load what its answer is made from; None when nothing is due.
 
     What the context shows is recorded as read by the run: forgetting any of it takes the lease away.
+    A run whose earlier execution may have charged unseen is ended, whatever became of that execution.
+    ``room`` None: nothing but the request is needed.
     """
     now_ms = db.clock.now_ms()
     with db.write("claim a run") as tx:
@@ -155,10 +162,15 @@ def claim_next(
         runs.set_model(tx, run_id, model)
         run = runs.load_run(tx, run_id)
         request = _request_of(tx, run_id, now_ms)
-        if request is None or lease.claims > MAX_CLAIMS:
-            state, code = (State.CANCELLED, "forgotten") if request is None else (State.FAILED, "crashed")
-            _end(tx, lease, state, code, now_ms)
+        if request is None:
+            _end(tx, lease, State.CANCELLED, "forgotten", now_ms)
             return Unanswerable(runs.load_run(tx, run_id), None)
+        if _may_have_charged(tx, run_id, now_ms):
+            _end(tx, lease, State.UNKNOWN, "interrupted", now_ms)
+            return Unanswerable(runs.load_run(tx, run_id), ProviderError(CUT_OFF))
+        if lease.claims > MAX_CLAIMS:
+            _end(tx, lease, State.FAILED, "crashed", now_ms)
+            return Unanswerable(runs.load_run(tx, run_id), PikobotError(CRASHED))
         thread = load_thread(tx, run.thread_id)
         try:
             context = build_context(tx, run, request, room, now_ms=now_ms)
@@ -267,7 +279,7 @@ def recover(db: Database) -> list[RunId]:
         mark_started_unknown(tx, run_id=None, now_ms=now_ms)
         leases.expire_all(tx, "runs")
         for run_id in runs.leased_runs(tx):
-            if mark_started_unknown(tx, run_id=run_id, now_ms=now_ms):
+            if _may_have_charged(tx, run_id, now_ms):
                 lease = leases.current(tx, "runs", run_id)
                 if lease is not None:
                     _end(tx, lease, State.UNKNOWN, "interrupted", now_ms)
@@ -350,11 +362,16 @@ def _end(tx: Connection, lease: Lease, state: State, error_code: str | None, now
 
 
 def _end_cut_off(tx: Connection, lease: Lease, now_ms: int) -> State:
-    if mark_started_unknown(tx, run_id=lease.row_id, now_ms=now_ms):
+    if _may_have_charged(tx, RunId(lease.row_id), now_ms):
         _end(tx, lease, State.UNKNOWN, "interrupted", now_ms)
         return State.UNKNOWN
     leases.release(tx, lease)
     return State.QUEUED
+
+
+def _may_have_charged(tx: Connection, run_id: RunId, now_ms: int) -> bool:
+    """Whether a call of the run is under way, or ended unknown before the run could be ended with it."""
+    return mark_started_unknown(tx, run_id=run_id, now_ms=now_ms) > 0 or has_unknown_attempt(tx, run_id)
 
 
 def _check_budget(key: str, counted: int, reserved: int, ceiling: int) -> None:
