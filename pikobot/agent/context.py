@@ -2,7 +2,7 @@
 
 A thread's messages come in order, the request last. When they outgrow 80 % of the room, the oldest are left out
 until 40 % is used, and a note says so. The cut is a function of the messages alone, found by replaying how the
-thread grew: it stays where it is for many turns, so that the prompt keeps its prefix.
+thread grew: it stays where it is for many turns, so that the prompt keeps its prefix, and never moves back.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from pikobot.store.sources import Source, SourceId, load_sources
 
 TRIM_AT = 0.80
 TRIM_TO = 0.40
-KEEP_NEWEST = 4  # messages: the two newest runs are never left out
+KEEP_NEWEST = 5  # messages: the request, and the two newest runs before it, are never left out
 MIN_OUTPUT_TOKENS = 1_024
 OUTPUT_SHARE = 0.15
 BYTES_PER_TOKEN = 2  # conservative: prose has 4 to 5 in English and Chinese
@@ -43,8 +43,8 @@ class Context:
     """A request ready for the model.
 
     ``shown`` are the sources in it, the request included. ``depends_on`` are those that the answer is recorded
-    to depend on: the request and the conversation since the answer before it, that one included; older
-    messages follow through that answer.
+    to depend on: the request and the conversation since the model's answer before it, that one included; older
+    messages follow through that answer. Imported answers and those of recall mode record no such dependency.
     """
 
     messages: tuple[Message, ...]
@@ -53,14 +53,21 @@ class Context:
     left_out: int
 
 
-def build_context(conn: Connection, run: Run, request: Source, room: Room, *, now_ms: int) -> Context:
-    """Raises `ProviderError` when the request with its newest context can't fit the model at all."""
+def build_context(conn: Connection, run: Run, request: Source, room: Room | None, *, now_ms: int) -> Context:
+    """Raises `ProviderError` when the request with its newest context can't fit the model at all.
+
+    ``room`` None is recall mode: nothing is sent, the request stands alone.
+    """
+    if room is None:
+        return Context((Message("user", render_source(request)),), (request.id,), (request.id,), 0)
     entries = [] if run.is_standalone else conversation_before(conn, run.thread_id, run.id, now_ms=now_ms)
     capacity = room.input_tokens * BYTES_PER_TOKEN - len(SYSTEM_PROMPT.encode())
-    request_bytes = len(request.text.encode()) + MESSAGE_OVERHEAD_BYTES
-    start = plan_start([entry.size + MESSAGE_OVERHEAD_BYTES for entry in entries], capacity - request_bytes)
+    sizes = [
+        size + MESSAGE_OVERHEAD_BYTES for size in (*(e.size for e in entries), len(request.text.encode()))
+    ]
+    start = plan_start(sizes, capacity)
     kept = entries[start:]
-    used = request_bytes + sum(entry.size + MESSAGE_OVERHEAD_BYTES for entry in kept)
+    used = sum(sizes[start:])
     if used > capacity:
         raise ProviderError(
             f"the request and the newest messages before it take about {used // BYTES_PER_TOKEN} tokens, the "
@@ -82,7 +89,7 @@ def build_context(conn: Connection, run: Run, request: Source, room: Room, *, no
 
 
 def plan_start(sizes: Sequence[int], capacity: int) -> int:
-    """Index of the first message to show, given each one's size and the room, both in bytes."""
+    """Index of the first message to show, given each one's size, the request last, and the room, in bytes."""
     start = used = 0
     for index, size in enumerate(sizes):
         used += size
