@@ -32,7 +32,8 @@ class RunJournal:
     tariff: Tariff
     lease: Lease | None
     workspace: str
-    spent_microusd: int = field(default=0, init=False)
+    spent_microusd: int = field(default=0, init=False)  # counts only where there is no run to sum up
+    _reserved_microusd: int = field(default=0, init=False)  # by the call under way
 
     async def begin_call(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> AttemptId:
         """Raises `BudgetExceeded` before any money is spent, `RunFenced` when the run is lost."""
@@ -54,6 +55,7 @@ class RunJournal:
         if attempt is None:
             raise RunFenced
         self.spent_microusd += reserved
+        self._reserved_microusd = reserved
         return attempt
 
     async def end_call(self, ticket: AttemptId, completion: Completion) -> None:
@@ -67,11 +69,15 @@ class RunJournal:
             cached_input_tokens=usage.cached_input_tokens if usage else None,
             output_tokens=usage.output_tokens if usage else None,
         )
+        if cost is not None:
+            self.spent_microusd += cost - self._reserved_microusd
         reply = Message("assistant", completion.text, completion.tool_calls)
         await self._end(ticket, outcome, reply)
 
     async def fail_call(self, ticket: AttemptId, failure: ChatCallFailed) -> None:
         state = AttemptState.UNKNOWN if failure.may_have_charged else AttemptState.FAILED
+        if state is AttemptState.FAILED:
+            self.spent_microusd -= self._reserved_microusd
         await self._end(ticket, AttemptOutcome(state=state, error_code=failure.code), None)
 
     async def keep_results(self, results: Sequence[Message]) -> None:

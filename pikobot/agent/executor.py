@@ -13,9 +13,10 @@ from pikobot.agent import events, runs
 from pikobot.agent.accounting import RunJournal, Tariff
 from pikobot.agent.context import Room
 from pikobot.agent.loop import Emit, Loop
-from pikobot.agent.prompt import SYSTEM_PROMPT
+from pikobot.agent.prompt import SYSTEM_PROMPT, stamped
 from pikobot.agent.runs import Claimed, Result
 from pikobot.agent.tools import RunFenced, ToolScope, call_tool, cite, tools_for
+from pikobot.clock import local_utc_offset_min
 from pikobot.errors import BudgetExceeded, PikobotError, ProviderError
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory
 from pikobot.store.attempts import AttemptId
@@ -76,8 +77,8 @@ class Executor:
             outcome = await converse(loop, claimed.context.messages, self._brain.run_timeout_s)
         await self._commit(claimed, outcome, emit)
 
-    async def execute_ephemeral(self, text: str, owner: Scope, emit: Emit) -> None:
-        """Answer without retaining anything but the account of what it cost."""
+    async def execute_ephemeral(self, text: str, owner: Scope, emit: Emit) -> events.RunEnded:
+        """Answer without retaining anything but the account of what it cost; the caller emits the end."""
         scope_id = await self._db.read_async(find_scope, owner)
         if self._brain is None:
             found = await self._search_memory(text, scope_id, None)
@@ -86,9 +87,11 @@ class Executor:
         else:
             scope = ToolScope(db=self._db, scope_id=scope_id, lease=None, run_id=None, request_id=None)
             loop = _loop(self._brain, scope, owner.workspace, emit)
-            context = (Message("system", SYSTEM_PROMPT), Message("user", text))
+            now_ms = self._db.clock.now_ms()
+            request = stamped(text, now_ms, local_utc_offset_min(now_ms))
+            context = (Message("system", SYSTEM_PROMPT), Message("user", request))
             outcome = await converse(loop, context, self._brain.run_timeout_s)
-        emit(events.RunEnded(outcome.state, outcome.text, outcome.is_partial, outcome.error))
+        return events.RunEnded(outcome.state, outcome.text, outcome.is_partial, outcome.error)
 
     async def _recall(self, claimed: Claimed, emit: Emit) -> Outcome:
         """Quote from memory; search again when something found was forgotten before it could be cited."""

@@ -34,10 +34,15 @@ def render_source(source: Source) -> str:
     """A message of the conversation as the model sees it; the same bytes in every turn."""
     if source.role == "assistant":
         return source.text + (PARTIAL_MARK if source.is_partial else "")
-    stamp = f"[{iso_time(source.said_at_ms, source.utc_offset_min)}] "
+    text = source.text
     if source.role == "participant":
-        return stamp + json.dumps({"participant": source.speaker, "said": source.text}, ensure_ascii=False)
-    return stamp + source.text
+        text = json.dumps({"participant": source.speaker, "said": text}, ensure_ascii=False)
+    return stamped(text, source.said_at_ms, source.utc_offset_min)
+
+
+def stamped(text: str, said_at_ms: int, utc_offset_min: int) -> str:
+    """The text behind the moment at which it was said."""
+    return f"[{iso_time(said_at_ms, utc_offset_min)}] {text}"
 
 
 def coverage_note(left_out: int) -> str:
