@@ -7,8 +7,8 @@ What the caller does inside `serving` is the channel. Leaving it, for whatever r
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,8 @@ async def serving(
     """Serve an instance while the block runs.
 
     ``serves_all`` False works only on the threads that are asked in; ``until_idle`` lets the worker end when
-    nothing is due. Raises `InstanceBusy` when another process serves it, `ConfigError`, `DamagedData`.
+    nothing is due. Raises `InstanceBusy` when another process serves it, `ConfigError`, `DamagedData`, and
+    whatever ended the block or the worker.
     """
     clock = clock or SystemClock()
     config = instance.load_config()
@@ -79,12 +80,25 @@ async def serving(
         server = OperatorServer(operator, credentials.operator_token)
         await stack.enter_async_context(serve_operator(server, prepare_socket_path(instance)))
         stack.push_async_callback(runner.aclose)
+        stack.enter_context(_first_failure())
         async with asyncio.TaskGroup() as group:
             worker = group.create_task(runner.serve(until_idle=until_idle))
             try:
                 yield Service(instance, config, db, runner, operator, worker)
             finally:
                 worker.cancel()
+
+
+@contextmanager
+def _first_failure() -> Iterator[None]:
+    """Task groups raise groups; what reports failures wants the one that came first."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
 
 
 def chat_model(config: Config, credentials: Credentials, clock: Clock) -> OpenAIChatModel | None:

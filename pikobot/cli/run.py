@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pikobot.channels.terminal.once import answer_once, read_request
 from pikobot.channels.terminal.services import ChatOptions
@@ -16,6 +17,7 @@ from pikobot.instance import Instance, create_instance, is_instance, open_instan
 from pikobot.supervisor import Service, serving, terminal_services
 
 STDIN = "-"
+TERMINATED = 128 + signal.SIGTERM  # as shells have it
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,28 @@ def run(root: Path, options: RunOptions) -> int:
     instance = _instance(root)
     chat_options = ChatOptions(thread=options.thread, is_ephemeral=options.is_ephemeral)
     if text is None:
-        return asyncio.run(_chat(instance, chat_options))
-    return asyncio.run(_answer_once(instance, text, chat_options))
+        return _run_until_terminated(_chat(instance, chat_options))
+    return _run_until_terminated(_answer_once(instance, text, chat_options))
 
 
 def work(root: Path, *, until_idle: bool) -> int:
     """Serve the operator and work in the background until a signal, or until nothing is due."""
     return asyncio.run(_work(open_instance(root), until_idle=until_idle))
+
+
+def _run_until_terminated(channel: Coroutine[Any, Any, int]) -> int:
+    """Run a channel to its end; SIGTERM cancels it, so that the run under way is recorded and the lock released."""
+
+    async def run_cancellable() -> int:
+        task = asyncio.current_task()
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await channel
+
+    try:
+        return asyncio.run(run_cancellable())
+    except asyncio.CancelledError:
+        return TERMINATED
 
 
 def _given_text(message: str | None) -> str:
