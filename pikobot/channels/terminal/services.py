@@ -79,8 +79,11 @@ class ForgetService(Protocol):
 
 @dataclass(frozen=True)
 class TerminalServices:
-    """``status`` and ``threads`` give what the RPC methods ``status`` and ``threads.list`` give, threads newest
-    first; ``interrupted`` gives one sentence for each run of a thread that a crash cut off. Without ``forget`` nothing can be erased from here."""
+    """``status`` and ``threads`` give what the RPC methods ``status`` and ``threads.list`` give, newest first.
+
+    ``interrupted`` gives one sentence for each run of a thread that a crash cut off. Without ``forget`` nothing
+    can be erased from here.
+    """
 
     runner: Runner
     status: Callable[[], Awaitable[dict[str, object]]]
