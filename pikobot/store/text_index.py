@@ -6,22 +6,51 @@ source is left in the file. That holds only while a row is deleted with exactly 
 `sources` hands both functions the stored text and speaker, and a segmenter other than the recorded one means
 that `rebuild_text_index` has to run first (`is_index_current`).
 
-Ranking is FTS5's BM25 over the terms of the question; a higher score is better, and scores of different
-queries don't compare.
+Ranking is BM25 over the terms of the question (`query_terms`), then what the conversation around the best
+matches says about them (`ranking`). BM25 weighs the speaker like the text: a name in a third of all messages
+counts for nothing by itself, and weights from 0 to 2 gave the same figures. A higher score is better; scores
+of different queries don't compare.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import apsw
+
 from pikobot.store.connection import Connection
-from pikobot.store.segmentation import SEGMENTER_ID, is_cjk, pairs, pieces, quoted, segment
+from pikobot.store.query_terms import NamedSpeakers, question_terms
+from pikobot.store.ranking import POOL, Match, Neighbours, replies, rerank
+from pikobot.store.segmentation import SEGMENTER_ID, quoted, segment
 from pikobot.store.settings import SEGMENTER, read_setting, write_setting
+
+# Rows of the index that one search may touch before its most common terms are left out: 0.7 µs a row.
+MAX_POSTINGS = 50_000
+MAX_TERMS = 64
+MAX_TERMS_COUNTED = 256
+# The best matches are taken first and their eligibility is looked at then, for a join costs 2 µs a row. So
+# many more than wanted are taken, because some may not be eligible.
+SPARE_MATCHES = 200
+
+_ELIGIBLE = """
+    (:scopes IS NULL OR s.scope_id IN (SELECT value FROM json_each(:scopes)))
+    AND (:roles IS NULL OR s.role IN (SELECT value FROM json_each(:roles)))
+    AND (:from_ms IS NULL OR s.said_at_ms >= :from_ms)
+    AND (:to_ms IS NULL OR s.said_at_ms < :to_ms)
+    AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now_ms)
+    AND s.id NOT IN (SELECT value FROM json_each(:excluded))
+"""
+# The columns of a `Match` but its score; a question ends with its mark, of either width.
+_RANKING_COLUMNS = """
+    s.id, s.said_at_ms, s.speaker, substr(rtrim(substr(s.text, -8), char(9, 10, 13, 32)), -1) IN ('?', '？')
+"""
+
+_Bindings = dict[str, int | str | None]
 
 
 @dataclass(frozen=True)
 class TextHit:
-    """A source found by its words; the score is the negated BM25, higher is better."""
+    """A source found by its words, or the reply to one that is; a higher score is better."""
 
     source_id: int
     score: float
@@ -62,6 +91,32 @@ def is_index_current(conn: Connection) -> bool:
     return read_setting(conn, SEGMENTER) == SEGMENTER_ID
 
 
+def check_text_index(conn: Connection) -> list[str]:
+    """Return every finding about the index, none when it is sound: structure, segmenter, a row for each
+    source.
+
+    FTS5 checks its structure as a special INSERT that changes nothing. Caller holds write.
+    """
+    findings = []
+    try:
+        conn.execute("INSERT INTO sources_text (sources_text) VALUES ('integrity-check')")
+    except apsw.CorruptError:
+        findings.append("the text index is damaged; run pikobot reindex")
+    if not is_index_current(conn):
+        findings.append("the text index was made by another segmenter; run pikobot reindex")
+    missing = _count(
+        conn, "SELECT count(*) FROM sources WHERE id NOT IN (SELECT id FROM sources_text_docsize)"
+    )
+    if missing:
+        findings.append(f"{missing} sources are missing in the text index; run pikobot reindex")
+    orphans = _count(
+        conn, "SELECT count(*) FROM sources_text_docsize WHERE id NOT IN (SELECT id FROM sources)"
+    )
+    if orphans:
+        findings.append(f"{orphans} rows of the text index have no source; run pikobot reindex")
+    return findings
+
+
 def search_text(
     conn: Connection,
     *,
@@ -73,41 +128,152 @@ def search_text(
     to_ms: int | None = None,
     roles: Collection[str] | None = None,
     exclude_ids: Collection[int] = (),
+    seen_ids: Collection[int] = (),
 ) -> list[TextHit]:
-    """Return the eligible sources that match the question best, best first, equals newest first.
+    """Return the eligible sources that answer the query best, best first, equals newest first.
 
     Eligible: in one of the scopes (None: all), said in [from_ms, to_ms), of one of the roles, not expired at
-    now_ms, not excluded. An empty list when the query holds nothing searchable.
+    now_ms, not excluded. Seen sources take part in the ranking and are left out of the result: pages of one
+    ranking are read that way. A query of one term returns only what contains it; an empty list when the query
+    holds nothing searchable.
     """
-    terms = [quoted(term) for piece in pieces(query) for term in (pairs(piece) if is_cjk(piece) else [piece])]
-    if not terms:
-        return []
+    eligible: _Bindings = {
+        "scopes": _json(scope_ids),
+        "roles": _json(roles),
+        "from_ms": from_ms,
+        "to_ms": to_ms,
+        "now_ms": now_ms,
+        "excluded": _json(exclude_ids),
+    }
+    terms = question_terms(query)
+    wanted = len(seen_ids) + limit
+    matches = _matches(conn, terms, eligible, wanted) if terms else []
+    hits = _in_conversation(conn, matches[:POOL], query, eligible, may_join=len(terms) > 1)
+    hits += _after(hits, matches[POOL:])
+    skipped = frozenset(seen_ids)
+    return [hit for hit in hits if hit.source_id not in skipped][:limit]
+
+
+def _matches(conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted: int) -> list[Match]:
+    """Common terms are left out only while the others find enough: what is eligible is found by any term."""
+    telling = _affordable(conn, terms)
+    found = _best_matches(conn, telling, eligible, max(wanted, POOL))
+    if len(found) < wanted and len(telling) < len(terms):
+        found = _best_matches(conn, terms[:MAX_TERMS_COUNTED], eligible, max(wanted, POOL))
+    return found
+
+
+def _affordable(conn: Connection, terms: Sequence[str]) -> Sequence[str]:
+    """Return the rarest terms that together touch at most `MAX_POSTINGS` rows, and at least one."""
+    rows = _count(conn, "SELECT coalesce(max(id), 0) FROM sources")
+    if rows * len(terms) <= MAX_POSTINGS and len(terms) <= MAX_TERMS:
+        return terms
+    budget = MAX_POSTINGS
+    kept: list[str] = []
+    counted = [(_count_matches(conn, quoted(term), MAX_POSTINGS), term) for term in terms[:MAX_TERMS_COUNTED]]
+    for count, term in sorted(counted, key=lambda item: item[0]):
+        budget -= count
+        if kept and (budget < 0 or len(kept) == MAX_TERMS):
+            break
+        if count:
+            kept.append(term)
+    return kept or terms[:1]
+
+
+def _best_matches(conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted: int) -> list[Match]:
+    expression = " OR ".join(map(quoted, terms))
+    first = wanted + SPARE_MATCHES
+    bindings: _Bindings = {**eligible, "expression": expression, "first": first, "wanted": wanted}
+    found = _matches_of(
+        conn,
+        f"""
+        SELECT {_RANKING_COLUMNS}, f.cost
+        FROM (
+            SELECT rowid AS id, bm25(sources_text) AS cost FROM sources_text WHERE sources_text MATCH
+            :expression ORDER BY cost, rowid DESC LIMIT :first
+        ) AS f CROSS JOIN sources AS s ON s.id = f.id
+        WHERE {_ELIGIBLE}
+        ORDER BY f.cost, s.said_at_ms DESC, s.id DESC LIMIT :wanted
+        """,
+        bindings,
+    )
+    if len(found) == wanted or _count_matches(conn, expression, first) < first:
+        return found
+    return _matches_of(
+        conn,
+        f"""
+        SELECT {_RANKING_COLUMNS}, bm25(sources_text) AS cost
+        FROM sources_text CROSS JOIN sources AS s ON s.id = sources_text.rowid
+        WHERE sources_text MATCH :expression AND {_ELIGIBLE}
+        ORDER BY cost, s.said_at_ms DESC, s.id DESC LIMIT :wanted
+        """,
+        bindings,
+    )
+
+
+def _matches_of(conn: Connection, sql: str, bindings: _Bindings) -> list[Match]:
+    return [
+        Match(source_id, -cost, said_at_ms, speaker, is_question)
+        for source_id, said_at_ms, speaker, is_question, cost in conn.execute(sql, bindings)
+    ]
+
+
+def _in_conversation(
+    conn: Connection, pool: Sequence[Match], query: str, eligible: _Bindings, *, may_join: bool
+) -> list[TextHit]:
+    neighbours = _neighbours(conn, [match.source_id for match in pool])
+    outside = replies(pool, neighbours) - neighbours.keys() if may_join else set()
+    joined = _matches_of(
+        conn,
+        f"""
+        SELECT {_RANKING_COLUMNS}, 0.0 FROM json_each(:ids) AS j CROSS JOIN sources AS s ON s.id = j.value
+        WHERE {_ELIGIBLE}
+        """,
+        {**eligible, "ids": _json(sorted(outside))},
+    )
+    ranked = rerank(pool, joined, neighbours, NamedSpeakers(query).include)
+    return [TextHit(source_id, score) for source_id, score in ranked]
+
+
+def _neighbours(conn: Connection, source_ids: Sequence[int]) -> dict[int, Neighbours]:
     rows = conn.execute(
         """
-        SELECT s.id, -bm25(sources_text) AS score
-        FROM sources_text CROSS JOIN sources AS s ON s.id = sources_text.rowid
-        WHERE sources_text MATCH :terms
-          AND (:scopes IS NULL OR s.scope_id IN (SELECT value FROM json_each(:scopes)))
-          AND (:roles IS NULL OR s.role IN (SELECT value FROM json_each(:roles)))
-          AND (:from_ms IS NULL OR s.said_at_ms >= :from_ms)
-          AND (:to_ms IS NULL OR s.said_at_ms < :to_ms)
-          AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now_ms)
-          AND s.id NOT IN (SELECT value FROM json_each(:excluded))
-        ORDER BY bm25(sources_text), s.said_at_ms DESC, s.id DESC
-        LIMIT :limit
+        SELECT
+            s.id,
+            (SELECT n.id FROM sources AS n
+             WHERE n.thread_id = s.thread_id AND (n.said_at_ms, n.id) < (s.said_at_ms, s.id)
+             ORDER BY n.said_at_ms DESC, n.id DESC LIMIT 1),
+            (SELECT n.id FROM sources AS n
+             WHERE n.thread_id = s.thread_id AND (n.said_at_ms, n.id) > (s.said_at_ms, s.id)
+             ORDER BY n.said_at_ms, n.id LIMIT 1)
+        FROM json_each(?) AS pool CROSS JOIN sources AS s ON s.id = pool.value
         """,
-        {
-            "terms": " OR ".join(dict.fromkeys(terms)),
-            "scopes": _json(scope_ids),
-            "roles": _json(roles),
-            "from_ms": from_ms,
-            "to_ms": to_ms,
-            "now_ms": now_ms,
-            "excluded": _json(exclude_ids),
-            "limit": limit,
-        },
+        (_json(source_ids),),
     )
-    return [TextHit(source_id, score) for source_id, score in rows]
+    return {source_id: Neighbours(previous_id, next_id) for source_id, previous_id, next_id in rows}
+
+
+def _after(ranked: Sequence[TextHit], rest: Sequence[Match]) -> list[TextHit]:
+    """Hits behind the pool in their own order, never scored above it."""
+    known = {hit.source_id for hit in ranked}
+    lowest = ranked[-1].score if ranked else 0.0
+    return [
+        TextHit(match.source_id, min(match.score, lowest)) for match in rest if match.source_id not in known
+    ]
+
+
+def _count_matches(conn: Connection, expression: str, most: int) -> int:
+    """How many rows match, counted up to a limit."""
+    row = conn.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM sources_text WHERE sources_text MATCH ? LIMIT ?)",
+        (expression, most),
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _count(conn: Connection, sql: str) -> int:
+    row = conn.execute(sql).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _json(values: Collection[int] | Collection[str] | None) -> str | None:

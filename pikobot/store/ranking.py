@@ -1,0 +1,78 @@
+"""The order of text hits once BM25 has chosen them: what the conversation around a hit says about it.
+
+BM25 sees one message at a time, but in a dialogue the words of a question stand in one message and its
+answer in the next. So within a pool of the best hits (`POOL`) each message passes a part of its score on to
+its neighbours in the thread, most of it to the reply when it is a question; a reply joins the pool even if
+it shares no word with the query. Then messages of a speaker whom the query names gain, and questions lose,
+as they rarely hold answers. Hits after the pool keep their order: the ranking doesn't depend on how many
+results are asked for.
+
+Weights were chosen on two of five LoCoMo conversations and one of two LifeBench-zh people and confirmed on
+the rest; around each value the figures are flat. Recall@10 of LoCoMo categories 1-4 and hit@10 of
+LifeBench-zh over everything: all together 0.748 and 0.855; without neighbours 0.69 and 0.82, without joining
+replies 0.729 and 0.855, without named speakers 0.73 and 0.84, without the discount of questions 0.745 and
+0.84, with a pool of 100 0.74 and 0.83.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+POOL = 300
+REPLY_SHARE = 0.7
+NEXT_SHARE = 0.3
+PREVIOUS_SHARE = 0.2
+NAMED_SPEAKER_GAIN = 1.4
+QUESTION_DISCOUNT = 0.8
+
+
+class Match(NamedTuple):
+    """A source in a ranking, with what ranking needs to know of it."""
+
+    source_id: int
+    score: float
+    said_at_ms: int
+    speaker: str
+    is_question: bool
+
+
+class Neighbours(NamedTuple):
+    """The sources before and after another one in its thread."""
+
+    previous_id: int | None
+    next_id: int | None
+
+
+def replies(pool: Sequence[Match], neighbours: Mapping[int, Neighbours]) -> set[int]:
+    """Return the ids of what was said right after a question of the pool."""
+    following = (neighbours[match.source_id].next_id for match in pool if match.is_question)
+    return {source_id for source_id in following if source_id is not None}
+
+
+def rerank(
+    pool: Sequence[Match],
+    joined: Sequence[Match],
+    neighbours: Mapping[int, Neighbours],
+    is_named: Callable[[str], bool],
+) -> list[tuple[int, float]]:
+    """Return ids and new scores of the pool and the joined replies, best first, equals newest first.
+
+    ``joined`` have no score of their own; ``is_named`` tells whether the query names a speaker.
+    """
+    scores = {match.source_id: match.score for match in (*pool, *joined)}
+    for match in pool:
+        around = neighbours[match.source_id]
+        if around.next_id in scores:
+            scores[around.next_id] += match.score * (REPLY_SHARE if match.is_question else NEXT_SHARE)
+        if around.previous_id in scores:
+            scores[around.previous_id] += match.score * PREVIOUS_SHARE
+    ranked = [
+        (scores[match.source_id] * _weight(match, is_named), match.said_at_ms, match.source_id)
+        for match in (*pool, *joined)
+    ]
+    ranked.sort(reverse=True)
+    return [(source_id, score) for score, _, source_id in ranked]
+
+
+def _weight(match: Match, is_named: Callable[[str], bool]) -> float:
+    gain = NAMED_SPEAKER_GAIN if is_named(match.speaker) else 1.0
+    return gain * QUESTION_DISCOUNT if match.is_question else gain
