@@ -7,7 +7,8 @@
 
 Invariants: a transaction is opened on the writer thread only, and never inside another; a coroutine never
 holds a connection; cancelling a coroutine does not cancel the commit that it waits for — the coroutine
-resumes, cancelled, when the outcome is known. SQLite's own files are the only ones written.
+resumes, cancelled, when the outcome is known. SQLite's own files are the only ones written. A read connection
+goes back to the pool without a transaction: a cursor that outlives its snapshot closes the connection.
 
 WAL with synchronous=FULL: a commit that returned survives power loss. secure_delete and FTS5's secure-delete
 overwrite what is deleted; truncating the WAL removes its copy (`truncate_wal`).
@@ -27,6 +28,7 @@ import apsw
 
 from pikobot.clock import Clock
 from pikobot.errors import DamagedData, InstanceBusy, PikobotError
+from pikobot.files import FILE_MODE, os_failure
 from pikobot.store.literal import contains_folded
 
 Connection = apsw.Connection
@@ -46,7 +48,7 @@ class MisuseError(RuntimeError):
 
 
 class Database:
-    """An open database file. Opening migrates nothing: see `store.migrations`."""
+    """An open database file. Opening migrates nothing: see `store.schema`."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self.path = path
@@ -58,7 +60,9 @@ class Database:
         self._writer_ident = 0
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._read_pool = ThreadPoolExecutor(READ_CONNECTIONS, thread_name_prefix="pikobot-read")
+        self._state = threading.Lock()
         self._closed = False
+        self._readers_closed = False
         create_private_file(path)
         self._writer = connect(path)
         self._thread = threading.Thread(target=self._write_loop, name="pikobot-write", daemon=True)
@@ -87,7 +91,11 @@ class Database:
             with self.read() as conn:
                 return query(conn, *args, **kwargs)
 
-        return await _settled(self._read_pool.submit(read))
+        with self._state:
+            if self._closed:
+                raise MisuseError("the database is closed")
+            future = self._read_pool.submit(read)
+        return await _settled(future)
 
     @contextmanager
     def write(self, purpose: str) -> Iterator[Connection]:
@@ -116,12 +124,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A read-only snapshot of the database. Blocks while all read connections are in use."""
+        """A read-only snapshot, taken at the first statement. Blocks while all read connections are in use."""
         conn = self._readers.get()
         try:
+            if self._readers_closed:
+                raise MisuseError("the database is closed")
             if conn is None:
-                conn = connect(self.path)
-                conn.execute("PRAGMA query_only = ON")
+                conn = _connect_reader(self.path)
             with translated_errors("read"):
                 conn.execute("BEGIN")
                 try:
@@ -130,14 +139,23 @@ class Database:
                     if conn.in_transaction:
                         conn.execute("ROLLBACK")
         finally:
-            self._readers.put(conn)
+            self._readers.put(self._reusable(conn))
+
+    def _reusable(self, conn: Connection | None) -> Connection | None:
+        """The connection if it can serve another snapshot; else it is closed, and None stands for a new one."""
+        if conn is None or not (self._readers_closed or conn.txn_state() != apsw.SQLITE_TXN_NONE):
+            return conn
+        conn.close(True)
+        return None
 
     def truncate_wal(self) -> bool:
         """Copy the WAL into the database and empty it; on the writer thread, outside transactions.
 
         Waits up to the busy timeout for readers; False when one of them still keeps the WAL.
         """
-        return not self.maintenance_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+        with translated_errors("truncate the write-ahead log"):
+            rows = self.maintenance_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return not rows[0][0]
 
     def maintenance_connection(self) -> Connection:
         """The write connection, for statements that manage their own transactions (copies, checkpoints)."""
@@ -149,16 +167,18 @@ class Database:
 
     def close(self) -> None:
         """Finish what is queued, checkpoint, close every connection. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
+        if threading.get_ident() == self._writer_ident:
+            raise MisuseError("an operation closes its database")
+        with self._state:
+            if self._closed:
+                return
+            self._closed = True
+            self._jobs.put(None)
+        self._thread.join()  # first: what is queued may read
         self._read_pool.shutdown(wait=True)
-        while not self._readers.empty():
-            reader = self._readers.get()
-            if reader is not None:
-                reader.close()
-        self._jobs.put(None)
-        self._thread.join()
+        self._readers_closed = True
+        for _ in range(self._readers.qsize()):
+            self._readers.put(self._reusable(self._readers.get()))
         self._writer.close()
 
     # The writer thread -----------------------------------------------------------------------------
@@ -169,8 +189,6 @@ class Database:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Future[T]:
-        if self._closed:
-            raise MisuseError("the database is closed")
         if threading.get_ident() == self._writer_ident:
             raise MisuseError("an operation submits another one: call it directly")
         future: Future[T] = Future()
@@ -181,7 +199,10 @@ class Database:
             except BaseException as error:  # noqa: BLE001 — delivered to the waiting caller
                 future.set_exception(error)
 
-        self._jobs.put(job)
+        with self._state:
+            if self._closed:
+                raise MisuseError("the database is closed")
+            self._jobs.put(job)
         return future
 
     def _write_loop(self) -> None:
@@ -207,27 +228,48 @@ async def _settled(future: Future[T]) -> T:
 
 def create_private_file(path: Path) -> None:
     """Make sure that the file exists, readable and writable by its owner alone when it is new."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+    except OSError as error:
+        raise os_failure("open the database", path, error) from error
 
 
 def connect(path: Path) -> Connection:
-    """A connection with every setting that the promises of this room need."""
+    """A connection with every setting that the promises of this room need.
+
+    Raises `DamagedData` for a file that is no database, `PikobotError` where SQLite can't keep a WAL.
+    """
     with translated_errors("open the database"):
         conn = apsw.Connection(str(path))
-        conn.set_busy_timeout(BUSY_TIMEOUT_MS)
-        conn.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-        for pragma in (
-            f"page_size = {PAGE_SIZE}",
-            "journal_mode = WAL",
-            "synchronous = FULL",
-            "foreign_keys = ON",
-            "secure_delete = ON",
-            "temp_store = MEMORY",
-            "trusted_schema = OFF",
-        ):
-            conn.execute(f"PRAGMA {pragma}").fetchall()
-        conn.create_scalar_function("contains_folded", _contains_folded, 2, deterministic=True)
+        try:
+            _set_up(conn, path)
+        except BaseException:
+            conn.close()
+            raise
         return conn
+
+
+def _connect_reader(path: Path) -> Connection:
+    conn = connect(path)
+    conn.execute("PRAGMA query_only = ON")
+    return conn
+
+
+def _set_up(conn: Connection, path: Path) -> None:
+    conn.set_busy_timeout(BUSY_TIMEOUT_MS)
+    conn.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    conn.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    if conn.execute("PRAGMA journal_mode = WAL").fetchall() != [("wal",)]:
+        raise PikobotError(f"{path} is on a file system without shared memory: put it on a local disk")
+    for pragma in (
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "secure_delete = ON",
+        "temp_store = MEMORY",
+        "trusted_schema = OFF",
+    ):
+        conn.execute(f"PRAGMA {pragma}").fetchall()
+    conn.create_scalar_function("contains_folded", _contains_folded, 2, deterministic=True)
 
 
 def _contains_folded(*values: SqlValue) -> SqlValue:
