@@ -2,9 +2,11 @@
 
 A file that was applied may never change (its SHA-256 is recorded), none may be skipped, and a database that
 a newer pikobot has migrated is refused. Before an existing database is migrated a copy of it is written beside
-it, and removed when the migration has succeeded: a copy that stayed would keep what is forgotten later.
+it. The copy stays when a migration fails or the process dies, and goes as soon as the database was opened with
+nothing left to migrate: a copy that stayed would keep what is forgotten later.
 """
 
+import glob
 import hashlib
 from dataclasses import dataclass
 from importlib import resources
@@ -13,7 +15,8 @@ from pathlib import Path
 import apsw
 
 from pikobot.errors import DamagedData, PikobotError, SchemaMismatch, SchemaTooNew
-from pikobot.store.connection import Connection, Database, create_private_file
+from pikobot.files import os_failure
+from pikobot.store.connection import Connection, Database, create_private_file, translated_errors
 
 RECORDS_TABLE = """
     CREATE TABLE IF NOT EXISTS migrations (
@@ -50,7 +53,7 @@ def migrate(db: Database, migrations: tuple[Migration, ...] | None = None) -> in
     """Bring the database to the newest schema; returns how many migrations ran.
 
     Raises `SchemaTooNew`, `SchemaMismatch` (edited, gapped or foreign schema), `PikobotError` when a migration
-    fails: the database is then as it was.
+    fails: nothing of it is kept then, but those before it stay.
     """
     wanted = known_migrations() if migrations is None else migrations
     return db.perform(_migrate, wanted)
@@ -58,20 +61,14 @@ def migrate(db: Database, migrations: tuple[Migration, ...] | None = None) -> in
 
 def applied_version(conn: Connection) -> int:
     """The newest migration applied, 0 for an empty database."""
-    if not _has_records(conn):
-        return 0
-    row = conn.execute("SELECT max(version) FROM migrations").fetchone()
-    return int(row[0] or 0) if row else 0
+    applied = _applied(conn)
+    return applied[-1][0] if applied else 0
 
 
 def check_applied(conn: Connection, migrations: tuple[Migration, ...]) -> int:
     """Hold what was applied against what this program carries; returns how many were applied."""
-    applied = (
-        conn.execute("SELECT version, name, checksum FROM migrations ORDER BY version").fetchall()
-        if _has_records(conn)
-        else []
-    )
-    newest, newest_known = applied_version(conn), migrations[-1].version
+    applied = _applied(conn)
+    newest, newest_known = applied[-1][0] if applied else 0, migrations[-1].version
     if newest > newest_known:
         raise SchemaTooNew(
             f"the database has schema {newest}, this pikobot knows {newest_known}: use a newer pikobot"
@@ -85,6 +82,24 @@ def check_applied(conn: Connection, migrations: tuple[Migration, ...]) -> int:
     return len(applied)
 
 
+def _applied(conn: Connection) -> list[tuple[int, str, str]]:
+    if not _has_records(conn):
+        return []
+    foreign = "the database holds a table 'migrations' that pikobot did not make: move the file away"
+    try:
+        rows = conn.execute("SELECT version, name, checksum FROM migrations ORDER BY version").fetchall()
+    except apsw.SQLError as error:
+        raise SchemaMismatch(foreign) from error
+    applied = [
+        (version, name, checksum)
+        for version, name, checksum in rows
+        if isinstance(version, int) and isinstance(name, str) and isinstance(checksum, str)
+    ]
+    if len(applied) < len(rows):
+        raise SchemaMismatch(foreign)
+    return applied
+
+
 def _has_records(conn: Connection) -> bool:
     return bool(
         conn.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migrations'").fetchone()
@@ -94,16 +109,14 @@ def _has_records(conn: Connection) -> bool:
 def _migrate(db: Database, migrations: tuple[Migration, ...]) -> int:
     conn = db.maintenance_connection()
     pending = migrations[check_applied(conn, migrations) :]
-    if not pending:
-        return 0
     is_new = not _has_records(conn)
     if is_new and conn.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
-        raise SchemaMismatch(f"{db.path} holds tables that pikobot did not make")
-    copy = None if is_new else _copy_before(db.path, conn, pending[0].version)
+        raise SchemaMismatch(f"{db.path} holds tables that pikobot did not make: move the file away")
+    if pending and not is_new:
+        _copy_before(db.path, conn, pending[0].version)
     for migration in pending:
         _apply(db, migration)
-    if copy is not None:
-        copy.unlink()
+    _remove_copies(db.path)
     return len(pending)
 
 
@@ -112,7 +125,7 @@ def _apply(db: Database, migration: Migration) -> None:
         conn.execute(RECORDS_TABLE)
         try:
             conn.execute(migration.sql)
-        except apsw.SQLError as error:
+        except (apsw.SQLError, apsw.ConstraintError) as error:
             raise PikobotError(f"migration {migration.version} '{migration.name}' failed: {error}") from error
         if conn.execute("PRAGMA foreign_key_check").fetchone():
             raise DamagedData(f"migration {migration.version} leaves rows whose references are missing")
@@ -122,9 +135,21 @@ def _apply(db: Database, migration: Migration) -> None:
         )
 
 
-def _copy_before(path: Path, conn: Connection, version: int) -> Path:
+def _copy_before(path: Path, conn: Connection, version: int) -> None:
     copy = path.with_name(f"{path.name}.before-{version:04}")
     copy.unlink(missing_ok=True)
     create_private_file(copy)
-    conn.execute("VACUUM INTO ?", (str(copy),))
-    return copy
+    try:
+        with translated_errors("copy the database before migrating it"):
+            conn.execute("VACUUM INTO ?", (str(copy),))
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
+
+
+def _remove_copies(path: Path) -> None:
+    for copy in path.parent.glob(f"{glob.escape(path.name)}.before-*"):
+        try:
+            copy.unlink(missing_ok=True)
+        except OSError as error:
+            raise os_failure("remove the copy", copy, error) from error
