@@ -4,6 +4,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import NewType
 
+import apsw
+
 from pikobot.clock import Clock
 from pikobot.errors import InvalidParams
 from pikobot.store.connection import Connection
@@ -55,8 +57,11 @@ def list_media(conn: Connection, source_id: SourceId) -> list[Media]:
 
 
 def read_media(conn: Connection, media_id: MediaId, *, offset: int = 0, length: int | None = None) -> bytes:
-    """A range of an attachment's bytes, without loading the rest."""
-    blob = conn.blob_open("main", "media", "data", media_id, False)
+    """A range of an attachment's bytes, without loading the rest. Raises `LookupError` when it is gone."""
+    try:
+        blob = conn.blob_open("main", "media", "data", media_id, False)
+    except apsw.SQLError as error:
+        raise LookupError(f"media {media_id}") from error
     try:
         blob.seek(min(offset, blob.length()))
         return blob.read(-1 if length is None else length)
