@@ -70,7 +70,7 @@ class _Chat:
         self._interrupts = Interrupts()
 
     async def run(self) -> int:
-        with self._interrupts.installed():
+        with self._interrupts.installed(), _without_echo(self._streams.stdin):
             await self._greet()
             presses = 0  # of Ctrl-C on an empty line, one after the other
             while True:
@@ -159,8 +159,7 @@ class _Chat:
 
     async def _answer(self, text: str) -> bool:
         view = self._open_view()
-        with _without_echo(self._streams.stdin):
-            outcome = await follow(lambda: self._ask(text), view, self._session.words, self._interrupts)
+        outcome = await follow(lambda: self._ask(text), view, self._session.words, self._interrupts)
         if outcome.thread_id:
             self._session.move(thread_id=outcome.thread_id, name=self._session.thread_name)
         report(outcome, self._notices, self._session.words)
@@ -189,9 +188,10 @@ class _Chat:
 
 @contextlib.contextmanager
 def _without_echo(stdin: TextIO) -> Iterator[None]:
-    """While an answer is shown, keep what is typed ahead out of it, and leave it to the next prompt.
+    """Between prompts, keep what is typed ahead out of the answer, and leave it to the next prompt.
 
-    Enter stays Enter instead of becoming Ctrl-J; Ctrl-C still interrupts.
+    Enter stays Enter instead of becoming Ctrl-J; Ctrl-C still interrupts. The line editor has modes of its own
+    and comes back to these.
     """
     try:
         descriptor = stdin.fileno()

@@ -61,6 +61,8 @@ class LineEditor:
 
     async def read(self) -> str:
         """One submitted text. Raises KeyboardInterrupt and EOFError as the module says."""
+        is_wide = self._session.output.get_size().columns >= MIN_TOOLBAR_COLUMNS
+        self._session.bottom_toolbar = self._bottom_line if is_wide and not self._is_dumb else None
         return await self._session.prompt_async(handle_sigint=False)
 
     async def ask(self, question: str) -> str:
@@ -92,15 +94,13 @@ class LineEditor:
             complete_while_typing=Condition(lambda: session.default_buffer.text.startswith(("/", "／"))),
             key_bindings=_bindings(is_dumb=self._is_dumb),
             style=_STYLE,
-            bottom_toolbar=None if self._is_dumb else lambda: self._bottom_line(session),
             input=self._source,
             output=self._sink,
         )
         return session
 
-    def _bottom_line(self, session: PromptSession[str]) -> AnyFormattedText:
-        is_wide = session.output.get_size().columns >= MIN_TOOLBAR_COLUMNS
-        return [("class:bottom-toolbar", self._toolbar())] if is_wide else None
+    def _bottom_line(self) -> AnyFormattedText:
+        return [("class:bottom-toolbar", self._toolbar())]
 
 
 def _bindings(*, is_dumb: bool) -> KeyBindings:

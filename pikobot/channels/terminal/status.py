@@ -17,10 +17,21 @@ def status_lines(status: dict[str, object], words: Wording) -> list[str]:
         (words.status_labels.get(key, key), line)
         for key, value in status.items()
         if key not in _HIDDEN and value is not None
-        for line in (_spend(value, words) if key == "spend" else [_shown(value, words)])
+        for line in _lines(key, value, words)
     ]
+    for index in range(len(rows) - 1, 0, -1):
+        if rows[index][0] == rows[index - 1][0]:
+            rows[index] = ("", rows[index][1])
     width = max((cells(label) for label, _ in rows), default=0)
     return [f"{label}{' ' * (width - cells(label))}  {line}".rstrip() for label, line in rows]
+
+
+def _lines(key: str, value: object, words: Wording) -> list[str]:
+    if key == "spend":
+        return _spend(value, words)
+    if isinstance(value, list) and value:
+        return [_shown(part, words) for part in value]
+    return [_shown(value, words)]
 
 
 def _spend(spend: object, words: Wording) -> list[str]:

@@ -169,5 +169,5 @@ STATUS: dict[str, object] = {
         "workspaces": [{"workspace": "main", "spentMicroUsd": 12_300, "reservedMicroUsd": 500}],
         "workspaceBudgetMicroUsd": 5_000_000,
     },
-    "degraded": ["no embeddings yet: text search only"],
+    "degraded": ["no embeddings yet: text search only", "budget nearly used up"],
 }

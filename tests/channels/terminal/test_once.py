@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,12 @@ def test_what_forget_names_is_understood() -> None:
     ]
 
 
+def test_a_terminal_that_cannot_erase_says_so() -> None:
+    services = replace(scripted().services, forget=None)
+    with pytest.raises(PikobotError, match="cannot erase"):
+        asyncio.run(answer_once(services, "/forget x --yes", ChatOptions(), io.StringIO(), io.StringIO()))
+
+
 def test_forgetting_what_is_not_there_finds_nothing() -> None:
     instance = scripted()
     instance.forget.statements = ()
@@ -231,6 +238,13 @@ def test_an_encoding_without_the_characters_replaces_them() -> None:
     )
     stdout.flush()
     assert raw.getvalue() == b"??? ok\n"
+
+
+def test_an_argument_from_a_locale_without_utf8_is_still_utf8() -> None:
+    instance = scripted(answer("ok"), answer("ok"))
+    run(instance, "波尔图".encode().decode("ascii", "surrogateescape"))
+    run(instance, "not \udcff text")  # refused by the runner, which names the position
+    assert [text for text, _ in instance.runner.asked] == ["波尔图", "not \udcff text"]
 
 
 def test_stdin_is_read_as_utf8_within_a_limit() -> None:

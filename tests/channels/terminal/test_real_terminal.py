@@ -93,6 +93,20 @@ def test_a_conversation_with_an_answer_a_stop_a_paste_and_a_departure(terminal: 
     assert terminal.are_modes_restored()
 
 
+def test_what_is_typed_while_an_answer_is_shown_is_the_next_message(terminal: Terminal) -> None:
+    terminal.wait_for_prompt()
+    terminal.type("a\r")
+    terminal.wait_for("there in ")
+    terminal.type("b\r")
+    terminal.wait_for("An answer without")
+    terminal.type("\x03")
+    terminal.wait_for_prompt()
+    terminal.type("\x04")
+    terminal.wait_for("['a', 'b']")
+    assert terminal.process.wait(DEADLINE_S) == 0
+    assert terminal.are_modes_restored()
+
+
 @pytest.mark.parametrize("terminal", [("deaf", "xterm-256color")], indirect=True)
 def test_a_second_ctrl_c_leaves_while_a_stop_hangs(terminal: Terminal) -> None:
     terminal.wait_for_prompt()

@@ -52,6 +52,7 @@ def test_the_status_is_a_short_table_in_both_languages() -> None:
         "unknown outcomes  1",
         "this month        main: $0.0123 of $5 ($0.0005 reserved)",
         "degraded          no embeddings yet: text search only",
+        "                  budget nearly used up",
     ]
     assert status_lines(STATUS, ZH)[5] == "本月花费  main：$0.0123，上限 $5（预留 $0.0005）"
 
