@@ -20,9 +20,9 @@ from pikobot.memory.records import Page, Record, RecordType, SourceText, best_pa
 from pikobot.store.connection import Connection
 from pikobot.store.listing import SourcePosition, find_by_external_id, is_erased, list_sources
 from pikobot.store.literal import excerpt
+from pikobot.store.query_terms import question_terms
 from pikobot.store.runs import RunId, load_run
 from pikobot.store.scopes import Scope, ScopeId, find_scope, load_scope
-from pikobot.store.segmentation import is_cjk, pairs, pieces
 from pikobot.store.sources import Source, SourceId, find_source, load_sources
 from pikobot.store.text_index import search_text
 from pikobot.store.threads import load_thread
@@ -135,11 +135,11 @@ def search(
     seen = cursors.read_seen(params.cursor, bound_to) if params.cursor is not None else []
     limit = min(params.limit, MAX_RANKED - len(seen))
     eligible = _eligible(conn, params, allowed_scopes, now_ms)
-    rankings = (
-        [_ranked_sources(conn, params.query, eligible, [*seen, *exclude], limit + 1)]
-        if params.admit_sources
-        else []
-    )
+    rankings = []
+    if params.admit_sources:
+        rankings.append(
+            _ranked_sources(conn, params.query, eligible, exclude=exclude, seen=seen, limit=limit + 1)
+        )
     ranked = _merged(rankings)
     records = _source_records(conn, ranked[:limit], params.query, now_ms)
     given = [*seen, *(candidate.row_id for candidate in ranked[:limit])]
@@ -258,7 +258,13 @@ def _eligible(conn: Connection, params: Filters, allowed: Sequence[ScopeId] | No
 
 
 def _ranked_sources(
-    conn: Connection, query: str, eligible: _Eligible, seen: Collection[int], limit: int
+    conn: Connection,
+    query: str,
+    eligible: _Eligible,
+    *,
+    exclude: Collection[SourceId],
+    seen: Collection[int],
+    limit: int,
 ) -> list[Candidate]:
     hits = search_text(
         conn,
@@ -267,7 +273,8 @@ def _ranked_sources(
         from_ms=eligible.from_ms,
         to_ms=eligible.to_ms,
         now_ms=eligible.now_ms,
-        exclude_ids=seen,
+        exclude_ids=exclude,
+        seen_ids=seen,
         limit=limit,
     )
     return [Candidate("source", hit.source_id, hit.score) for hit in hits]
@@ -297,7 +304,7 @@ def _shown_text(text: str, query: str) -> str:
     """The whole text when it is short, else the unchanged part of it that answers the query best."""
     if len(text) <= MAX_TEXT_CHARS:
         return text
-    terms = [term for piece in pieces(query) for term in (pairs(piece) if is_cjk(piece) else [piece])]
+    terms = question_terms(query)
     if not terms:
         return excerpt(text, (0, 0), MAX_TEXT_CHARS)
     # The longest first: a regular expression takes the first alternative that fits.
