@@ -1,7 +1,8 @@
 """Telling questions from statements, and the words of a question that are worth searching for; English, Chinese.
 
 Used where no model is at hand. The lists are closed classes (pronouns, auxiliaries, particles, interrogatives):
-dropping them can't drop a name or a thing.
+dropping them can't drop a name or a thing. What might be either is a statement: a statement taken for a question
+is never quoted again, a question taken for a statement is only noted.
 """
 
 import re
@@ -22,11 +23,24 @@ _AFTER_INTERROGATIVE = _AUXILIARIES | frozenset(
 _AFTER_AUXILIARY = frozenset(
     "anyone he i it my our she someone that the there these they this those we you".split()
 )
+# A diary leaves out its subject: "had the flu", "did my taxes", "was the best man". Only a person makes it a question.
+_DIARY_AUXILIARIES = frozenset("did do had has have may might was were".split())
+_PERSONS = frozenset("anyone he i she there they we you".split())
 _REQUESTS = frozenset("find list search show tell".split())
-_CHINESE_MARKERS = re.compile(
-    "[吗呢么]|什么|甚麼|什麼|哪|谁|誰|几|幾|多少|多久|多大|怎|为何|為何|是否|能否|可否|有没有|有沒有|是不是|"
-    "告诉我|告訴我|提醒我|查一下|查查|找一下|找找|搜一下|搜索|列出"
+_AFTER_REQUEST = frozenset("all any every everything for me my our us".split())
+_CHINESE_REQUEST = re.compile(
+    "[请請]?你?(?:麻烦|麻煩)?(?:[帮幫给給]我)?"
+    "(?:告诉我|告訴我|查一下|查查|查找|找一下|找找|搜一下|搜索|列出|回忆一下|回憶一下)"
 )
+_CHINESE_INTERROGATIVES = re.compile(
+    "(?<![没沒])(?:什么|什麼|甚麼)(?![都也的])|(?<![没沒])[谁誰](?![都也])|哪(?!(?:里|裡|儿|兒|个|個)?[怕都也])|"
+    "(?<![十百千万萬好前])[几幾](?:点|點|号|號|月|岁|歲|时|時)|(?<![没沒])多少(?!有)|(?<![没沒不])多久|多大|多远|多遠|"
+    "(?<!不)怎[么麼样樣](?![都也])|[为為]何|何[时時地]|[是能可]否|有没有|有沒有|是不是|[会會]不[会會]|能不能|可不可以|要不要"
+)
+_CHINESE_PARTICLES = re.compile("[吗嗎]$|(?<![这這那多要])[么麼]$|^(?!.*[还還正才着著没沒]).*呢$")
+_CHINESE_INDEFINITE = re.compile("不管|无论|無論|不论|不論|不知道")
+_SENTENCE_END = re.compile("(?<=[.!?。！？])\\s*|\n+")
+_LONGEST_CHINESE_PREAMBLE = 5  # characters: "我想问一下，" before a question states nothing
 _FUNCTION_WORDS = frozenset(
     """a about am an and any are as at be been but by can could did do does find for from get give go had has
     have he her hers him his how i if in into is it its just list me might mine my of on or our ours remind
@@ -38,7 +52,7 @@ _CHINESE_FUNCTION_WORDS = re.compile(
     "什么时候|什麼時候|为什么|為什麼|是不是|有没有|有沒有|告诉我|告訴我|提醒我|查一下|找一下|搜一下|怎么样|怎麼樣|"
     "哪里|哪裡|哪儿|哪兒|哪个|哪個|哪些|什么|什麼|甚麼|怎么|怎麼|怎样|怎樣|多少|多久|多大|几点|幾點|几号|幾號|是否|能否|"
     "我们|我們|你们|你們|他们|他們|她们|她們|自己|这个|這個|那个|那個|请问|請問|"
-    "[我你您他她它的了吗呢么吧啊呀嘛是谁誰哪几幾]"
+    "[我你您他她它的了吗嗎呢么麼吧啊呀嘛是谁誰哪几幾]"
 )
 
 
@@ -53,19 +67,39 @@ def is_question(text: str) -> bool:
     if stripped.endswith(_QUESTION_MARKS):
         return True
     first, second = ([*pieces(text), "", ""])[:2]
-    if first in _REQUESTS:
+    if first in _REQUESTS and second in _AFTER_REQUEST:
         return True
     if first in _INTERROGATIVES and (second in _AFTER_INTERROGATIVE or first in ("who", "which", "whose")):
         return True
-    if first in _AUXILIARIES and second in _AFTER_AUXILIARY:
+    if first in _AUXILIARIES and second in (_PERSONS if first in _DIARY_AUXILIARIES else _AFTER_AUXILIARY):
         return True
-    return language_of(text) == "zh" and bool(_CHINESE_MARKERS.search(text))
+    return language_of(text) == "zh" and _is_chinese_question(stripped)
 
 
 def is_only_question(text: str) -> bool:
-    """Whether the text asks and states nothing: one sentence, a question."""
-    sentences = [part for part in re.split(r"(?<=[.!?。！？])\s*", text.strip()) if part.strip()]
-    return len(sentences) <= 1 and is_question(text)
+    """Whether the text asks and states nothing: every sentence is a question."""
+    sentences = [part for part in _SENTENCE_END.split(text.strip()) if any(map(str.isalnum, part))]
+    return bool(sentences) and all(_states_nothing(sentence) for sentence in sentences)
+
+
+def _states_nothing(sentence: str) -> bool:
+    *before, last = [part.strip() for part in sentence.split("，")]
+    return is_question(last) and not any(
+        len(part) > _LONGEST_CHINESE_PREAMBLE and not is_question(part) for part in before
+    )
+
+
+def _is_chinese_question(text: str) -> bool:
+    sentence = text.rstrip("。.!！~～… ")
+    if _CHINESE_INDEFINITE.search(sentence):
+        return False
+    return any(
+        (
+            _CHINESE_REQUEST.match(sentence),
+            _CHINESE_INTERROGATIVES.search(sentence),
+            _CHINESE_PARTICLES.search(sentence),
+        )
+    )
 
 
 def keywords(text: str) -> list[str]:

@@ -4,6 +4,7 @@ Nothing is ever phrased as a fact of its own: an answer is quotations, or the pl
 Earlier answers of recall mode and bare questions are not statements and are not quoted.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -12,10 +13,11 @@ from pikobot.store.connection import Connection
 from pikobot.store.literal import excerpt, find_folded
 from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import Source, SourceId, load_sources
-from pikobot.store.text_index import search_text
+from pikobot.store.text_index import TextHit, search_text
 
 MAX_QUOTES = 5
-MAX_CANDIDATES = 50
+# Earlier questions about the same thing match as well as its statements do: look further until there are enough.
+CANDIDATES = (50, 500, 5_000)
 MAX_QUOTE_CHARS = 400
 # A statement that matches much less than the best one shares a common word with the question, not its subject.
 LEAST_SHARE_OF_BEST = 0.5
@@ -59,25 +61,35 @@ def spoken_date(at_ms: int, utc_offset_min: int, language: Language) -> str:
 def _matching_statements(
     conn: Connection, words: list[str], scope_id: ScopeId, request_id: SourceId | None, now_ms: int
 ) -> list[Source]:
-    hits = search_text(
-        conn,
-        query=" ".join(words),
-        scope_ids=[scope_id],
-        now_ms=now_ms,
-        limit=MAX_CANDIDATES,
-        exclude_ids=() if request_id is None else (request_id,),
-    )
+    kept: dict[str, Source] = {}
+    for limit in CANDIDATES:
+        hits = search_text(
+            conn,
+            query=" ".join(words),
+            scope_ids=[scope_id],
+            now_ms=now_ms,
+            limit=limit,
+            exclude_ids=() if request_id is None else (request_id,),
+        )
+        kept = _distinct_statements(conn, hits, now_ms)
+        if len(kept) >= MAX_QUOTES or len(hits) < limit:
+            break
+    return list(kept.values())[:MAX_QUOTES]
+
+
+def _distinct_statements(conn: Connection, hits: Sequence[TextHit], now_ms: int) -> dict[str, Source]:
+    """What was stated, by its text, best first, without what matches much less than the best."""
     loaded = load_sources(conn, [SourceId(hit.source_id) for hit in hits], now_ms=now_ms)
-    statements = [
-        (hit.score, loaded[SourceId(hit.source_id)])
-        for hit in hits
-        if SourceId(hit.source_id) in loaded and _is_statement(loaded[SourceId(hit.source_id)])
-    ]
-    if not statements:
-        return []
-    floor = statements[0][0] * LEAST_SHARE_OF_BEST
-    kept = {source.text: source for score, source in reversed(statements) if score >= floor}
-    return list(reversed(kept.values()))[:MAX_QUOTES]
+    kept: dict[str, Source] = {}
+    floor = 0.0
+    for hit in hits:
+        source = loaded.get(SourceId(hit.source_id))
+        if source is None or not _is_statement(source):
+            continue
+        floor = floor if kept else hit.score * LEAST_SHARE_OF_BEST
+        if hit.score >= floor:
+            kept.setdefault(source.text, source)
+    return kept
 
 
 def _is_statement(source: Source) -> bool:
@@ -91,7 +103,7 @@ def _quotation(source: Source, words: list[str], language: Language) -> str:
     after = "" if source.text.endswith(quote) else "…"
     who = _WHO[language].get(source.role, source.speaker)
     date = spoken_date(source.said_at_ms, source.utc_offset_min, language)
-    flat = " ".join(f"{before}{quote}{after}".split("\n"))
+    flat = before + " ".join(quote.strip().splitlines()) + after
     return f"- {date}，{who}：“{flat}”" if language == "zh" else f"- {date}, {who}: “{flat}”"
 
 

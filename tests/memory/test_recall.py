@@ -1,0 +1,166 @@
+from pathlib import Path
+
+import pytest
+
+from pikobot.memory.recall import MemoryAnswer, answer_from_memory, spoken_date
+from pikobot.store.connection import Database
+from pikobot.store.scopes import Scope, find_scope, owner_scope
+from pikobot.store.sources import NewSource, insert_source
+from pikobot.store.threads import ensure_thread
+from tests.memory.remembering import DAY_MS, NOW_MS, StillClock, opened, say
+
+NOTHING = (
+    "I found no statement about that. That does not mean that it was never said: other words may find it."
+)
+NOTHING_ZH = "没有找到相关的原话。这不表示从未说过，换个说法也许能找到。"
+
+
+def ask(db: Database, text: str, *, now_ms: int = NOW_MS) -> MemoryAnswer:
+    with db.read() as conn:
+        scope_id = find_scope(conn, owner_scope())
+        return answer_from_memory(conn, text, scope_id=scope_id, request_id=None, now_ms=now_ms)
+
+
+def quote_back(db: Database, text: str) -> None:
+    """What a question in recall mode leaves behind: an answer that quotes."""
+
+    def store(db: Database) -> None:
+        with db.write("answer") as tx:
+            scope_id = find_scope(tx, owner_scope())
+            assert scope_id is not None
+            thread = ensure_thread(tx, scope_id, "t1", db.clock)
+            insert_source(
+                tx,
+                NewSource(
+                    role="assistant",
+                    speaker="pikobot",
+                    scope_id=scope_id,
+                    thread_id=thread.id,
+                    text=text,
+                    origin="recall",
+                    said_at_ms=NOW_MS,
+                ),
+                db.clock,
+            )
+
+    db.perform(store)
+
+
+def test_a_question_is_answered_with_the_statement_and_the_day_it_was_said(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        [moved] = say(db, "I moved to Porto in March 2024", utc_offset_min=-60)
+        say(db, "The cat is called Miso")
+        assert ask(db, "Where did I move?") == MemoryAnswer(
+            "This is what was said:\n- 1 March 2024, you: “I moved to Porto in March 2024”", (moved,)
+        )
+
+
+def test_a_chinese_question_is_answered_in_chinese(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        [moved] = say(db, "2024年3月我搬到了波尔图", utc_offset_min=480)
+        say(db, "猫叫米粒")
+        assert ask(db, "我搬到哪里了？") == MemoryAnswer(
+            "找到这些原话：\n- 2024年3月1日，你：“2024年3月我搬到了波尔图”", (moved,)
+        )
+
+
+def test_a_statement_is_noted_in_its_own_language(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        assert [ask(db, text).text for text in ("I moved to Porto", "我搬到波尔图了")] == [
+            "Noted.",
+            "已记下。",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Where is my passport?", NOTHING),
+        ("我的护照在哪里？", NOTHING_ZH),
+        ("Who am I?", NOTHING),
+        ("是吗？", NOTHING_ZH),
+    ],
+)
+def test_what_was_never_said_is_not_invented(tmp_path: Path, question: str, answer: str) -> None:
+    with opened(tmp_path) as db:
+        assert ask(db, question) == MemoryAnswer(answer, ())
+        say(db, "The cat is called Miso", "猫叫米粒")
+        assert ask(db, question) == MemoryAnswer(answer, ())
+
+
+@pytest.mark.parametrize(
+    ("statement", "question"),
+    [("I moved to Porto in March 2024", "Where did I move?"), ("2024年3月我搬到了波尔图", "我搬到哪里了？")],
+)
+def test_a_hundred_earlier_questions_and_answers_do_not_hide_the_statement(
+    tmp_path: Path, statement: str, question: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, statement)
+        first = ask(db, question)
+        for _ in range(100):
+            say(db, question)
+            quote_back(db, first.text)
+        assert ask(db, question) == first
+
+
+def test_the_same_words_said_twice_are_quoted_once_and_the_best_comes_first(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(
+            db,
+            "My sister lives in Braga",
+            "My sister lives in Braga",
+            "My sister Ana moved house and lives in Faro",
+        )
+        lines = ask(db, "Where in Braga does my sister live?").text.splitlines()
+        assert lines[1:] == ["- 1 March 2024, you: “My sister lives in Braga”", *lines[2:]]
+        assert len({line.partition("“")[2] for line in lines}) == len(lines)
+
+
+def test_at_most_five_statements_are_quoted(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(
+            db,
+            *(f"Walk number {word} along the river" for word in "one two three four five six seven".split()),
+        )
+        assert len(ask(db, "Which walks along the river?").source_ids) == 5
+
+
+def test_a_long_statement_is_quoted_around_the_match_on_one_line(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "x\n" * 600 + "the boiler was repaired in May" + "\ny" * 600)
+        line = ask(db, "When was the boiler repaired?").text.splitlines()[1]
+        assert line.startswith("- 1 March 2024, you: “…x x")
+        assert line.endswith("y y…”")
+        assert "the boiler was repaired in May" in line
+        assert len(line) < 450
+
+
+def test_other_speakers_are_named_and_earlier_answers_of_a_model_are_marked(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "The boiler leaks", role="participant", speaker="Ana")
+        say(db, "Your boiler is a Vaillant", role="assistant", speaker="pikobot")
+        assert set(ask(db, "Which boiler?").text.splitlines()[1:]) == {
+            "- 1 March 2024, Ana: “The boiler leaks”",
+            "- 1 March 2024, assistant: “Your boiler is a Vaillant”",
+        }
+
+
+def test_expired_statements_and_those_of_other_scopes_are_not_quoted(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "The alarm code hangs in the hall", expires_at_ms=NOW_MS + DAY_MS)
+        say(db, "The alarm code is in the safe", scope=Scope("private", "main", "b", "c", "u"))
+        assert ask(db, "Where is the alarm code?").text.count("“") == 1
+        assert ask(db, "Where is the alarm code?", now_ms=NOW_MS + DAY_MS) == MemoryAnswer(NOTHING, ())
+
+
+def test_nothing_is_found_before_anything_was_said(tmp_path: Path) -> None:
+    with opened(tmp_path, StillClock()) as db:
+        assert ask(db, "我的护照在哪里？") == MemoryAnswer(NOTHING_ZH, ())
+
+
+def test_the_day_is_the_one_of_the_place_where_it_was_said() -> None:
+    new_year = 1_704_067_200_000  # 2024-01-01T00:00:00Z
+    assert spoken_date(new_year, -60, "en") == "31 December 2023"
+    assert spoken_date(new_year, 480, "zh") == "2024年1月1日"
+    assert spoken_date(-86_400_000, 0, "en") == "31 December 1969"
