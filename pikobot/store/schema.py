@@ -108,9 +108,11 @@ def _has_records(conn: Connection) -> bool:
 
 def _migrate(db: Database, migrations: tuple[Migration, ...]) -> int:
     conn = db.maintenance_connection()
-    pending = migrations[check_applied(conn, migrations) :]
-    is_new = not _has_records(conn)
-    if is_new and conn.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+    with translated_errors("check the schema"):
+        pending = migrations[check_applied(conn, migrations) :]
+        is_new = not _has_records(conn)
+        is_foreign = is_new and conn.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None
+    if is_foreign:
         raise SchemaMismatch(f"{db.path} holds tables that pikobot did not make: move the file away")
     if pending and not is_new:
         _copy_before(db.path, conn, pending[0].version)

@@ -17,7 +17,7 @@ GROUP = Scope("shared", "main", "bot", "-100", "7")
 
 
 def write(
-    db: Database, change: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    db: Database, change: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Run ``change(tx, …)`` in one transaction on the writer thread."""
 
@@ -29,7 +29,7 @@ def write(
 
 
 def read(
-    db: Database, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    db: Database, query: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
     with db.read() as conn:
         return query(conn, *args, **kwargs)
@@ -38,6 +38,16 @@ def read(
 def rows(db: Database, sql: str, *bindings: int | str | bytes | None) -> list[tuple[Any, ...]]:
     with db.read() as conn:
         return conn.execute(sql, bindings).fetchall()
+
+
+def execute(db: Database, sql: str, *bindings: int | str | bytes | None) -> int:
+    """Run one statement in a transaction; returns how many rows it changed."""
+
+    def change(tx: Connection) -> int:
+        tx.execute(sql, bindings)
+        return tx.changes()
+
+    return write(db, change)
 
 
 def scope(db: Database, of: Scope | None = None) -> ScopeId:
