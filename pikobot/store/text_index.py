@@ -24,8 +24,10 @@ from pikobot.store.ranking import POOL, Match, Neighbours, replies, rerank
 from pikobot.store.segmentation import SEGMENTER_ID, quoted, segment
 from pikobot.store.settings import SEGMENTER, read_setting, write_setting
 
-# Rows of the index that one search may touch before its most common terms are left out: 0.7 µs a row.
+# Rows of the index that one search may touch before its most common terms are left out (0.7 µs a row); in a small
+# index they are not counted.
 MAX_POSTINGS = 50_000
+SMALL_INDEX_ROWS = 20_000
 MAX_TERMS = 64
 MAX_TERMS_COUNTED = 256
 # The best matches are taken first and their eligibility is looked at then, for a join costs 2 µs a row. So
@@ -166,7 +168,7 @@ def _matches(conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted
 def _affordable(conn: Connection, terms: Sequence[str]) -> Sequence[str]:
     """Return the rarest terms that together touch at most `MAX_POSTINGS` rows, and at least one."""
     rows = _count(conn, "SELECT coalesce(max(id), 0) FROM sources")
-    if rows * len(terms) <= MAX_POSTINGS and len(terms) <= MAX_TERMS:
+    if rows <= SMALL_INDEX_ROWS and len(terms) <= MAX_TERMS:
         return terms
     budget = MAX_POSTINGS
     kept: list[str] = []
