@@ -87,3 +87,28 @@ def message(db: Database, in_thread: Thread, run_id: RunId, text: str, role: str
 
 def loaded(db: Database, source_id: SourceId, *, now_ms: int = NOW_MS) -> Source | None:
     return read(db, load_sources, [source_id], now_ms=now_ms).get(source_id)
+
+
+def plan(
+    db: Database, query: Callable[Concatenate[Connection, P], object], /, *args: P.args, **kwargs: P.kwargs
+) -> list[str]:
+    """How SQLite runs the statements of a query or a change, one line a step (``EXPLAIN QUERY PLAN``)."""
+    statements: list[tuple[str, Any]] = []
+
+    def remember(_cursor: object, sql: str, bindings: Any) -> bool:
+        statements.append((sql, bindings))
+        return True
+
+    def steps(tx: Connection) -> list[str]:
+        tx.exec_trace = remember
+        try:
+            query(tx, *args, **kwargs)
+        finally:
+            tx.exec_trace = None
+        return [
+            str(step[3])
+            for sql, given in statements
+            for step in tx.execute(f"EXPLAIN QUERY PLAN {sql}", given)
+        ]
+
+    return write(db, steps)
