@@ -1,0 +1,102 @@
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pikobot.store.literal import contains_folded, excerpt, find_folded
+
+LETTERS = "aAsSßẞİiıσςΣ\u0307ﬁfI端服 "
+
+
+def naive_span(text: str, needle: str, start: int) -> tuple[int, int] | None:
+    """The first folded position that matches, as the original characters that it covers."""
+    folded = [
+        (char, index) for index, original in enumerate(text) if index >= start for char in original.casefold()
+    ]
+    wanted = needle.casefold()
+    for at in range(len(folded) - len(wanted) + 1):
+        part = folded[at : at + len(wanted)]
+        if wanted and "".join(char for char, _ in part) == wanted:
+            return part[0][1], part[-1][1] + 1
+    return None
+
+
+@given(st.text(LETTERS, max_size=20), st.text(LETTERS, max_size=3), st.integers(0, 5))
+@settings(max_examples=100, deadline=None)
+def test_matches_are_those_of_a_naive_scan(text: str, needle: str, start: int) -> None:
+    assert find_folded(text, needle, start) == naive_span(text, needle, start)
+
+
+@given(st.text(max_size=30), st.text(min_size=1, max_size=2))
+@settings(max_examples=100, deadline=None)
+def test_containing_and_finding_agree(text: str, needle: str) -> None:
+    assert contains_folded(text, needle.casefold()) == (find_folded(text, needle) is not None)
+
+
+@pytest.mark.parametrize(
+    ("text", "needle", "found"),
+    [
+        ("Die Straße hier", "STRASSE", "Straße"),
+        ("Das MASS", "maß", "MASS"),
+        ("ΟΔΟΣ οδος", "οδός", None),
+        ("Ο ΟΔΟΣ", "οδος", "ΟΔΟΣ"),
+        ("in İstanbul", "i\u0307stanbul", "İstanbul"),
+        ("请修改youer服务端吧", "改YOUER服", "改youer服"),
+        ("请修改youer服务端吧", "端", "端"),
+        ("ß", "s", "ß"),
+        ("anything", "", None),
+    ],
+)
+def test_case_is_folded_and_the_original_is_quoted(text: str, needle: str, found: str | None) -> None:
+    span = find_folded(text, needle)
+    assert (None if span is None else text[slice(*span)]) == found
+
+
+def test_the_search_goes_on_after_a_match() -> None:
+    assert [find_folded("aXßAx", "ax", start) for start in range(4)] == [(0, 2), (3, 5), (3, 5), (3, 5)]
+
+
+def test_a_short_text_is_its_own_excerpt() -> None:
+    assert excerpt("端到端", (1, 2)) == "端到端"
+
+
+def test_an_excerpt_shares_its_room_between_both_sides_and_uses_what_one_leaves() -> None:
+    text = "".join(chr(0x4E00 + i) for i in range(100))
+    assert [excerpt(text, span, 10) for span in ((50, 52), (1, 2), (98, 99))] == [
+        text[46:56],
+        text[:10],
+        text[90:],
+    ]
+
+
+def test_a_match_longer_than_the_excerpt_is_shown_from_its_beginning() -> None:
+    assert excerpt("0123456789", (2, 9), 4) == "2345"
+
+
+@pytest.mark.parametrize("cluster", ["👩‍👩‍👧", "👍🏽", "e\u0301", "🇵🇹", "\r\n", "❤️"])
+def test_the_edges_of_an_excerpt_cut_no_cluster(cluster: str) -> None:
+    text = cluster * 20 + "x" + cluster * 20
+    at = text.index("x")
+    for limit in range(1, 30):
+        shown = excerpt(text, (at, at + 1), limit)
+        assert len(shown) <= limit
+        assert set(shown.split("x")) <= {cluster * n for n in range(20)}
+
+
+@given(st.text(max_size=60), st.data(), st.integers(1, 20))
+@settings(max_examples=100, deadline=None)
+def test_an_excerpt_is_part_of_the_text_holds_the_match_and_keeps_the_limit(
+    text: str, data: st.DataObject, limit: int
+) -> None:
+    begin = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(begin, len(text)))
+    shown = excerpt(text, (begin, end), limit)
+    assert shown in text
+    assert len(shown) <= limit
+    if end - begin <= limit:
+        assert text[begin:end] in shown
+
+
+def test_a_mark_that_belongs_to_the_match_stays_with_it() -> None:
+    assert unicodedata.normalize("NFC", excerpt("xe\u0301x", (1, 3), 2)) == "é"
