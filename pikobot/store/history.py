@@ -73,7 +73,10 @@ def search_history(conn: Connection, query: HistoryQuery) -> list[SourceId]:
 def conversation_before(
     conn: Connection, thread_id: ThreadId, run_id: RunId, *, now_ms: int
 ) -> list[ContextEntry]:
-    """A thread's retained messages before a run: what was imported by time, then runs in insertion order."""
+    """A thread's retained messages before a run: what was imported by time, then runs in insertion order.
+
+    The request of a run stands before its answer.
+    """
     rows = conn.execute(
         """
         SELECT s.id, octet_length(s.text), s.role = 'assistant' AND s.origin = 'model', s.run_id
@@ -81,7 +84,7 @@ def conversation_before(
         WHERE s.thread_id = :thread AND s.kind = 'message'
           AND (s.run_id IS NULL OR s.run_id < :run)
           AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now)
-        ORDER BY s.run_id IS NOT NULL, s.run_id, iif(s.run_id IS NULL, s.said_at_ms, 0), s.id
+        ORDER BY s.run_id IS NOT NULL, s.run_id, iif(s.run_id IS NULL, s.said_at_ms, s.role = 'assistant'), s.id
         """,
         {"thread": thread_id, "run": run_id, "now": now_ms},
     )

@@ -23,3 +23,11 @@ def db(path: Path, clock: FakeClock) -> Iterator[Database]:
     database = open_database(path, clock)
     yield database
     database.close()
+
+
+@pytest.fixture(scope="module")
+def shared_db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """One database for all examples of a property, which clear away what they need gone."""
+    database = open_database(tmp_path_factory.mktemp("shared") / "pikobot.sqlite3", FakeClock())
+    yield database
+    database.close()

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from typing import Any
 
 import apsw
@@ -9,8 +8,7 @@ from hypothesis import strategies as st
 from pikobot.store import attempts
 from pikobot.store.attempts import AttemptId, AttemptOutcome, AttemptState, NewAttempt, Spending
 from pikobot.store.connection import Connection, Database
-from pikobot.store.prepare import open_database
-from tests.clock import NOW_MS, FakeClock
+from tests.clock import NOW_MS
 from tests.store import rows
 
 TOKENS = {"input_tokens": 900, "cached_input_tokens": 300, "output_tokens": 40}
@@ -154,14 +152,6 @@ def test_what_was_spent_outlives_the_run(db: Database) -> None:
     assert spent(db) == Spending(8, 0)
 
 
-@pytest.fixture(scope="module")
-def spending_db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """One database for all examples, which clear it themselves."""
-    db = open_database(tmp_path_factory.mktemp("spending") / "pikobot.sqlite3", FakeClock())
-    yield db
-    db.close()
-
-
 CALLS = st.lists(
     st.tuples(
         st.sampled_from(["main", "other"]),
@@ -177,7 +167,7 @@ CALLS = st.lists(
 @given(calls=CALLS, since=st.integers(0, 11))
 @settings(max_examples=60, deadline=None)
 def test_spending_is_the_sum_that_the_states_say(
-    spending_db: Database, calls: list[tuple[str, int, int, AttemptState, int | None]], since: int
+    shared_db: Database, calls: list[tuple[str, int, int, AttemptState, int | None]], since: int
 ) -> None:
     def everything(tx: Connection) -> Spending:
         tx.execute("DELETE FROM attempts")
@@ -197,7 +187,7 @@ def test_spending_is_the_sum_that_the_states_say(
             is_known = state is AttemptState.SUCCEEDED and cost is not None
             counted += cost if is_known and cost is not None else reserved
             unknown += state is AttemptState.UNKNOWN
-    assert rows.write(spending_db, everything) == Spending(counted, unknown)
+    assert rows.write(shared_db, everything) == Spending(counted, unknown)
 
 
 def test_no_budget_check_scans_all_calls(db: Database) -> None:
