@@ -168,7 +168,8 @@ class Runner:
                     return
                 else:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._wake.wait(), IDLE_CHECK_S)
+                        async with asyncio.timeout(IDLE_CHECK_S):  # wait_for may swallow a cancellation
+                            await self._wake.wait()
 
     async def _start_next(self, group: asyncio.TaskGroup) -> Claimed | Unanswerable | None:
         """Claim and start in one go: whoever has the lock never sees a claimed run that is not executing."""
