@@ -32,7 +32,7 @@ MAX_TERMS = 64
 MAX_TERMS_COUNTED = 256
 # The best matches are taken first and their eligibility is looked at then, for a join costs 2 µs a row. So
 # many more than wanted are taken, because some may not be eligible.
-SPARE_MATCHES = 200
+SPARE_MATCHES = 100
 
 _ELIGIBLE = """
     (:scopes IS NULL OR s.scope_id IN (SELECT value FROM json_each(:scopes)))
