@@ -313,7 +313,7 @@ def test_a_checksum_is_that_of_the_file() -> None:
     assert of_files == {f"{m.version:04}_{m.name}.sql": m.checksum for m in known_migrations()}
 
 
-def test_every_table_is_strict_and_every_reference_is_indexed(db: Database) -> None:
+def test_every_table_is_strict_and_every_reference_to_what_may_go_is_indexed(db: Database) -> None:
     migrate(db)
     with db.read() as conn:
         listed = conn.execute(
@@ -324,7 +324,8 @@ def test_every_table_is_strict_and_every_reference_is_indexed(db: Database) -> N
         references = conn.execute(
             """
             SELECT t.name, f."from" FROM pragma_table_list AS t, pragma_foreign_key_list(t.name) AS f
-            WHERE t.schema = 'main' ORDER BY 1, 2
+            WHERE t.schema = 'main' AND f."table" != 'scopes'  -- scopes stay for ever
+            ORDER BY 1, 2
             """
         ).fetchall()
         scans = [
