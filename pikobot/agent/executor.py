@@ -149,7 +149,7 @@ async def converse(loop: Loop[AttemptId], context: Sequence[Message], timeout_s:
 
 
 def _failed(loop: Loop[AttemptId], error: PikobotError, code: str) -> Outcome:
-    return Outcome(State.FAILED, loop.visible, is_partial=True, error=error, error_code=code)
+    return Outcome(State.FAILED, loop.visible, bool(loop.visible), error, code)
 
 
 def _loop(brain: Brain, scope: ToolScope, workspace: str, emit: Emit) -> Loop[AttemptId]:
