@@ -197,12 +197,14 @@ class ChatModel(Protocol):
         max_output_tokens: int,
         cache_key: str | None = None,
         allow_tools: bool = True,
+        wants_json: bool = False,
     ) -> AsyncIterator[StreamItem]:
         """Make exactly one provider call: text deltas as they come, then one Completion, last.
 
         With ``allow_tools=False`` the tools are still sent, so that the prompt's prefix stays the same, but
-        the model is told to call none. Raises ChatCallFailed. Whoever may leave before the Completion
-        wraps the stream in ``closing``: then the connection closes at once, not when it is collected.
+        the model is told to call none. ``wants_json`` asks for one JSON object; some servers ignore that.
+        Raises ChatCallFailed. Whoever may leave before the Completion wraps the stream in ``closing``: then the
+        connection closes at once, not when it is collected.
         """
         ...
 

@@ -83,11 +83,14 @@ class OpenAIChatModel:
         max_output_tokens: int,
         cache_key: str | None = None,
         allow_tools: bool = True,
+        wants_json: bool = False,
     ) -> AsyncGenerator[StreamItem, None]:
         """As ``ChatModel.stream``."""
         request = self._request(
             messages, tools, max_output_tokens, cache_key=cache_key, allow_tools=allow_tools
         )
+        if wants_json:
+            request["response_format"] = {"type": "json_object"}
         answer = AnswerBuilder(secrets=self._endpoint.secrets)
         try:
             client = await self._open()

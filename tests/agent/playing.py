@@ -59,6 +59,7 @@ class PlayedModel:
         max_output_tokens: int,
         cache_key: str | None = None,
         allow_tools: bool = True,
+        wants_json: bool = False,
     ) -> AsyncIterator[StreamItem]:
         self.requests.append(tuple(messages))
         self.tools_allowed.append(allow_tools)
