@@ -1,0 +1,385 @@
+"""What goes with a source: everything that was made from it, and everything that is being made from it now.
+
+`RULES` says for each column of each table what forgetting does to it; a test walks the schema and fails for a
+column without a rule, so that a new table which holds text or points at a source can't be overlooked.
+
+    source ──▶ sources that depend on it, transitively      removed, a tombstone each
+           ──▶ everything else of the run that it asks for  removed, a tombstone each
+           ──▶ text index, media, dependencies, citations   removed with their source
+           ──▶ runs that it asks for, unfinished            cancelled, 'forgotten'
+           ──▶ runs that have read it, under way            lose their lease and are queued again without it
+           ──▶ transcripts of both kinds of runs            removed
+           ──▶ threads without any source left              removed with their content-free runs, a tombstone each
+           ──▶ attempts                                     stay: amounts only
+
+Everything is found through indexes. Nothing here begins or commits; removing twice removes nothing more.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pikobot.store.connection import Connection
+from pikobot.store.erasures import Erasure, Tombstone
+from pikobot.store.sources import SourceId, delete_source
+from pikobot.store.threads import ThreadId, find_thread_by_public_id
+
+LEAST_MANY = 50
+ROWS_MERGED_PER_DELETION = 2000
+MIN_NAME_CHARS = 3  # a shorter name of a speaker, file or thread tells nothing
+
+
+class Rule(StrEnum):
+    """What forgetting does with a column."""
+
+    KEY = "integer key, means nothing outside, goes with its row"
+    NAMED = "public id; the tombstone names it"
+    IDENTITY = "recognises the record; the tombstone keeps it"
+    CONTENT = "what was said or made of it; removed with its row, looked for afterwards"
+    PLAIN = "says nothing of the content; goes with its row"
+    FOLLOWS = "reference; the row goes when the row that it points at goes"
+    LEASE = "cleared, so that whoever holds the row can't commit"
+    CUT = "reference; set to NULL when the row that it points at goes"
+    KEPT = "stays: no content, not about one source"
+
+
+RULES: dict[str, dict[str, Rule]] = {
+    "migrations": dict.fromkeys(("version", "name", "checksum", "applied_at_ms"), Rule.KEPT),
+    "settings": dict.fromkeys(("key", "value"), Rule.KEPT),
+    "scopes": dict.fromkeys(("id", "kind", "workspace", "bot", "chat", "user_or_topic"), Rule.KEPT),
+    "threads": {
+        "id": Rule.KEY,
+        "public_id": Rule.NAMED,
+        "scope_id": Rule.PLAIN,
+        "key": Rule.CONTENT,
+        "created_at_ms": Rule.PLAIN,
+    },
+    "sources": {
+        "id": Rule.KEY,
+        "public_id": Rule.NAMED,
+        "kind": Rule.PLAIN,
+        "role": Rule.PLAIN,
+        "speaker": Rule.CONTENT,
+        "scope_id": Rule.PLAIN,
+        "thread_id": Rule.FOLLOWS,
+        "run_id": Rule.FOLLOWS,
+        "external_id": Rule.PLAIN,
+        "identity": Rule.IDENTITY,
+        "text": Rule.CONTENT,
+        "content_hash": Rule.PLAIN,
+        "origin": Rule.PLAIN,
+        "is_partial": Rule.PLAIN,
+        "said_at_ms": Rule.PLAIN,
+        "utc_offset_min": Rule.PLAIN,
+        "created_at_ms": Rule.PLAIN,
+        "expires_at_ms": Rule.PLAIN,
+    },
+    "sources_text": {"text": Rule.CONTENT, "speaker": Rule.CONTENT},
+    "source_dependencies": {"source_id": Rule.FOLLOWS, "depends_on_id": Rule.FOLLOWS},
+    "media": {
+        "id": Rule.KEY,
+        "public_id": Rule.PLAIN,
+        "source_id": Rule.FOLLOWS,
+        "media_type": Rule.PLAIN,
+        "name": Rule.CONTENT,
+        "sha256": Rule.PLAIN,
+        "data": Rule.CONTENT,
+    },
+    "runs": {
+        "id": Rule.KEY,
+        "public_id": Rule.PLAIN,
+        "thread_id": Rule.FOLLOWS,
+        "is_standalone": Rule.PLAIN,
+        "model": Rule.PLAIN,
+        "created_at_ms": Rule.PLAIN,
+        "state": Rule.LEASE,
+        "not_before_ms": Rule.LEASE,
+        "lease_token": Rule.LEASE,
+        "lease_expires_at_ms": Rule.LEASE,
+        "claims": Rule.LEASE,
+        "error_code": Rule.LEASE,
+        "finished_at_ms": Rule.LEASE,
+    },
+    "run_transcript": {"run_id": Rule.FOLLOWS, "position": Rule.KEY, "message": Rule.CONTENT},
+    "run_sources": {"run_id": Rule.FOLLOWS, "source_id": Rule.FOLLOWS},
+    "attempts": {
+        "id": Rule.KEPT,
+        "run_id": Rule.CUT,
+        **dict.fromkeys(
+            (
+                "workspace",
+                "purpose",
+                "model",
+                "state",
+                "reserved_microusd",
+                "cost_microusd",
+                "input_tokens",
+                "cached_input_tokens",
+                "output_tokens",
+                "error_code",
+                "started_at_ms",
+                "finished_at_ms",
+            ),
+            Rule.KEPT,
+        ),
+    },
+    "erasures": dict.fromkeys(
+        ("position", "entity", "public_id", "identity", "erased_at_ms", "hash"), Rule.KEPT
+    ),
+}
+
+CLOSURE_SQL = """
+    WITH RECURSIVE gone (id) AS (
+        SELECT value FROM json_each(:ids)
+        UNION
+        SELECT d.source_id FROM gone CROSS JOIN source_dependencies AS d ON d.depends_on_id = gone.id
+        UNION
+        SELECT other.id FROM gone
+        CROSS JOIN sources AS request ON request.id = gone.id
+        CROSS JOIN sources AS other ON other.run_id = request.run_id
+        WHERE request.role = 'user' AND request.kind = 'message'
+    )
+    SELECT s.id FROM gone CROSS JOIN sources AS s ON s.id = gone.id ORDER BY s.id
+"""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What went: rows by table in the order of removal, what became of runs, and the marks to be left."""
+
+    tombstones: tuple[Tombstone, ...] = ()
+    rows: dict[str, int] = field(default_factory=dict)
+    runs_cancelled: int = 0
+    runs_requeued: int = 0
+
+
+@dataclass(frozen=True)
+class _Runs:
+    asked: list[int]  # their request goes
+    cited: list[int]  # they have read something that goes
+
+
+def closure_of(conn: Connection, source_ids: Iterable[SourceId]) -> list[SourceId]:
+    """The sources themselves and all that must go with them, those that exist, in order of their ids."""
+    rows = conn.execute(CLOSURE_SQL, {"ids": _json(source_ids)})
+    return [SourceId(row[0]) for row in rows]
+
+
+def sources_of_thread(conn: Connection, thread_id: ThreadId) -> list[SourceId]:
+    """All sources of a thread, expired ones too."""
+    return [
+        SourceId(row[0])
+        for row in conn.execute("SELECT id FROM sources WHERE thread_id = ? ORDER BY id", (thread_id,))
+    ]
+
+
+def find_erased(conn: Connection, erasures: Iterable[Erasure]) -> tuple[list[SourceId], list[ThreadId]]:
+    """What is here although it was erased: sources by id or identity, threads with all that they hold."""
+    sources: list[SourceId] = []
+    threads: list[ThreadId] = []
+    for erasure in erasures:
+        if erasure.entity == "source":
+            rows = conn.execute(
+                "SELECT id FROM sources WHERE public_id = ? UNION SELECT id FROM sources WHERE identity = ?",
+                (erasure.public_id, erasure.identity),
+            )
+            sources += [SourceId(row[0]) for row in rows]
+        elif (thread := find_thread_by_public_id(conn, erasure.public_id)) is not None:
+            threads.append(thread.id)
+            sources += sources_of_thread(conn, thread.id)
+    return sources, threads
+
+
+def contents_of(
+    conn: Connection, closed: Iterable[SourceId], *, thread_ids: Iterable[ThreadId] = ()
+) -> Iterator[str | bytes]:
+    """Everything with the rule CONTENT that `remove` would take for this closure.
+
+    Texts and bytes whole, names only when they are long enough to tell something.
+    """
+    ids = _json(closed)
+    touched = _json({*thread_ids, *_threads_of(conn, ids)})
+    for sql, of, least_chars in (
+        ("SELECT text FROM sources WHERE id IN (SELECT value FROM json_each(?))", ids, 1),
+        ("SELECT data FROM media WHERE source_id IN (SELECT value FROM json_each(?))", ids, 1),
+        (
+            "SELECT message FROM run_transcript WHERE run_id IN (SELECT value FROM json_each(?))",
+            _json(_all(_runs_of(conn, ids))),
+            1,
+        ),
+        (
+            "SELECT DISTINCT speaker FROM sources WHERE id IN (SELECT value FROM json_each(?))",
+            ids,
+            MIN_NAME_CHARS,
+        ),
+        ("SELECT name FROM media WHERE source_id IN (SELECT value FROM json_each(?))", ids, MIN_NAME_CHARS),
+        ("SELECT key FROM threads WHERE id IN (SELECT value FROM json_each(?))", touched, MIN_NAME_CHARS),
+    ):
+        for (value,) in conn.execute(sql, (of,)):
+            if isinstance(value, str | bytes) and len(value) >= least_chars:
+                yield value
+
+
+def remove(
+    conn: Connection, closed: Iterable[SourceId], *, thread_ids: Iterable[ThreadId] = (), now_ms: int
+) -> Removed:
+    """Remove a whole closure (`closure_of`), fence the runs that are at work on it, drop threads left empty.
+
+    ``thread_ids`` are dropped as well if no source of theirs is left. Caller holds write and appends the
+    tombstones in the same transaction.
+    """
+    source_ids = list(closed)
+    ids = _json(source_ids)
+    tombstones = [
+        Tombstone("source", row[0], row[1])
+        for row in conn.execute(
+            "SELECT public_id, identity FROM sources WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
+            (ids,),
+        )
+    ]
+    threads = {*thread_ids, *_threads_of(conn, ids)}
+    runs = _runs_of(conn, ids)
+    cancelled, requeued = _fence(conn, runs, now_ms)
+    rows = {
+        "run_transcript": _delete(conn, "run_transcript", "run_id", _json(_all(runs))),
+        "run_sources": _delete_citations(conn, runs, ids),
+        "source_dependencies": _delete(conn, "source_dependencies", "source_id", ids)
+        + _delete(conn, "source_dependencies", "depends_on_id", ids),
+        "media": _delete(conn, "media", "source_id", ids),
+        "sources": len(tombstones),
+    }
+    with _index_kept_clean(conn, len(source_ids)):
+        for source_id in source_ids:
+            delete_source(conn, source_id)
+    dropped, rows["runs"] = _drop_empty_threads(conn, threads)
+    rows["threads"] = len(dropped)
+    return Removed((*tombstones, *dropped), rows, cancelled, requeued)
+
+
+@contextmanager
+def _index_kept_clean(conn: Connection, count: int) -> Iterator[None]:
+    """Leave no term of deleted rows in the text index.
+
+    FTS5 overwrites the terms of a row in place, 2 to 5 ms a row; of many rows it is quicker to merge the index
+    anew without them, about 1 ms for each thousand rows that it holds.
+    """
+    row = conn.execute("SELECT max(id) FROM sources").fetchone()
+    if row is None or count < max(LEAST_MANY, (row[0] or 0) // ROWS_MERGED_PER_DELETION):
+        yield
+        return
+    conn.execute("INSERT INTO sources_text (sources_text, rank) VALUES ('secure-delete', 0)")
+    yield
+    conn.execute("INSERT INTO sources_text (sources_text) VALUES ('optimize')")
+    conn.execute("INSERT INTO sources_text (sources_text, rank) VALUES ('secure-delete', 1)")
+
+
+def _runs_of(conn: Connection, ids: str) -> _Runs:
+    asked = [
+        row[0]
+        for row in conn.execute(
+            """
+            SELECT run_id FROM sources
+            WHERE id IN (SELECT value FROM json_each(?)) AND role = 'user' AND kind = 'message'
+              AND run_id IS NOT NULL
+            ORDER BY run_id
+            """,
+            (ids,),
+        )
+    ]
+    cited = conn.execute(
+        """
+        SELECT DISTINCT run_id FROM run_sources WHERE source_id IN (SELECT value FROM json_each(?)) ORDER BY run_id
+        """,
+        (ids,),
+    )
+    known = set(asked)
+    return _Runs(asked, [row[0] for row in cited if row[0] not in known])
+
+
+def _fence(conn: Connection, runs: _Runs, now_ms: int) -> tuple[int, int]:
+    """Take the leases away; a provider call under way may charge and its outcome can't be known."""
+    conn.execute(
+        """
+        UPDATE attempts SET state = 'unknown', error_code = 'interrupted', finished_at_ms = :now
+        WHERE run_id IN (SELECT value FROM json_each(:runs)) AND run_id IS NOT NULL AND state = 'started'
+        """,
+        {"runs": _json(_all(runs)), "now": now_ms},
+    )
+    conn.execute(
+        """
+        UPDATE runs SET state = 'cancelled', error_code = 'forgotten', finished_at_ms = :now,
+            lease_token = NULL, lease_expires_at_ms = NULL
+        WHERE id IN (SELECT value FROM json_each(:runs)) AND state IN ('queued', 'leased')
+        """,
+        {"runs": _json(runs.asked), "now": now_ms},
+    )
+    cancelled = conn.changes()
+    conn.execute(
+        """
+        UPDATE runs SET state = 'queued', not_before_ms = 0, error_code = NULL, claims = max(claims - 1, 0),
+            lease_token = NULL, lease_expires_at_ms = NULL
+        WHERE id IN (SELECT value FROM json_each(:runs)) AND state = 'leased'
+        """,
+        {"runs": _json(runs.cited)},
+    )
+    return cancelled, conn.changes()
+
+
+def _delete_citations(conn: Connection, runs: _Runs, ids: str) -> int:
+    """Citations of what goes; and all of a run that begins again or never ends, for it has read nothing now."""
+    conn.execute(
+        """
+        DELETE FROM run_sources WHERE run_id IN (
+            SELECT id FROM runs
+            WHERE id IN (SELECT value FROM json_each(:runs)) AND state IN ('queued', 'leased', 'cancelled')
+        )
+        """,
+        {"runs": _json(_all(runs))},
+    )
+    return conn.changes() + _delete(conn, "run_sources", "source_id", ids)
+
+
+def _delete(conn: Connection, table: str, column: str, ids: str) -> int:
+    if RULES[table][column] is not Rule.FOLLOWS:
+        raise ValueError(f"{table}.{column} follows nothing")
+    conn.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (ids,))
+    return conn.changes()
+
+
+def _threads_of(conn: Connection, ids: str) -> list[ThreadId]:
+    rows = conn.execute(
+        """
+        SELECT DISTINCT thread_id FROM sources WHERE id IN (SELECT value FROM json_each(?)) ORDER BY thread_id
+        """,
+        (ids,),
+    )
+    return [ThreadId(row[0]) for row in rows]
+
+
+def _drop_empty_threads(conn: Connection, thread_ids: Iterable[ThreadId]) -> tuple[list[Tombstone], int]:
+    """Threads without source and without unfinished run go with their runs; their attempts stay."""
+    dropped, runs = [], 0
+    for thread_id in sorted(thread_ids):
+        row = conn.execute(
+            """
+            SELECT public_id FROM threads AS t
+            WHERE id = ? AND NOT EXISTS (SELECT 1 FROM sources WHERE thread_id = t.id)
+              AND NOT EXISTS (SELECT 1 FROM runs WHERE thread_id = t.id AND state IN ('queued', 'leased'))
+            """,
+            (thread_id,),
+        ).fetchone()
+        if row is not None:
+            runs += _delete(conn, "runs", "thread_id", _json([thread_id]))
+            conn.execute("DELETE FROM threads WHERE id = ?", (thread_id,))
+            dropped.append(Tombstone("thread", row[0]))
+    return dropped, runs
+
+
+def _all(runs: _Runs) -> list[int]:
+    return [*runs.asked, *runs.cited]
+
+
+def _json(ids: Iterable[int]) -> str:
+    return json.dumps(list(ids))
