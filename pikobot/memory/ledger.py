@@ -1,0 +1,280 @@
+"""erasures.jsonl: the erasure ledger outside the database, so that an old copy of it can't undo an erasure.
+
+    {"instance": "ins_…", "version": 1}
+    {"position": 1, "entity": "source", "id": "src_…", "identity": "hex"|null, "at": ms, "hash": "hex"}
+
+Append-only, ids only, mode 0600, each row bound to the one before (`store.erasures`), fsynced before an
+erasure is reported as done. `reconcile` runs at every open, before anything can read:
+
+    rows that only the database has   are appended to the file (a crash came between commit and append)
+    rows that only the file has       are replayed: an old database was copied back
+    a last line that a crash has cut  is removed, and comes back from the database
+    anything else that differs        is `DamagedData`: nothing is guessed, nothing changed
+
+A file whose last row is in the database agrees with it, for the hash binds all rows before; a file of up to
+1 MiB is read through anyway, a larger one by `check` only. Everything runs on the writer thread, under a lock
+on the file.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pikobot.errors import DamagedData
+from pikobot.files import FILE_MODE, os_failure, write_private_file
+from pikobot.store import closure, erasures
+from pikobot.store.connection import Connection, Database
+from pikobot.store.erasures import Entity, Erasure, Tip
+
+VERSION = 1
+FULL_CHECK_MAX_BYTES = 1 << 20
+TAIL_BYTES = 4096
+
+
+class _Header(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    instance: str
+    version: int
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    position: int = Field(ge=1)
+    entity: Entity
+    id: str = Field(min_length=1)
+    identity: str | None = Field(pattern="^([0-9a-f]{2})+$")
+    at: int
+    hash: str = Field(pattern="^[0-9a-f]{64}$")
+
+    def erasure(self) -> Erasure:
+        identity = None if self.identity is None else bytes.fromhex(self.identity)
+        return Erasure(self.position, self.entity, self.id, identity, self.at, bytes.fromhex(self.hash))
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What made the two ledgers equal."""
+
+    appended: int = 0
+    replayed: int = 0
+    is_repaired: bool = False  # a line that a crash had cut was removed
+
+
+def reconcile(db: Database, path: Path) -> Reconciled:
+    """Make database and file agree; see above. Idempotent; call it before anything reads or writes.
+
+    Raises `DamagedData` naming the file when the two can't have the same history, `PikobotError` when the
+    file can't be read or written.
+    """
+    return db.perform(reconcile_inside, path)
+
+
+def append_missing(db: Database, path: Path) -> int:
+    """Append and fsync what the file lacks; returns how many rows. As an operation on the writer thread."""
+    return reconcile_inside(db, path).appended
+
+
+def check(conn: Connection, path: Path) -> int:
+    """Compare every row of the file with the database and changes nothing; returns how many rows there are.
+
+    Raises `DamagedData` for a missing or cut file, and for any difference.
+    """
+    erasures.verify_chain(conn)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise DamagedData(f"{path} is missing; the next start of pikobot writes it again") from None
+    except OSError as error:
+        raise os_failure("read", path, error) from error
+    if content != _tidy(content):
+        raise DamagedData(f"{path} ends in a cut line; the next start of pikobot repairs it")
+    if not content:
+        raise DamagedData(f"{path} is empty; the next start of pikobot writes it again")
+    _compare(conn, path, content)
+    count, rows = erasures.read_tip(conn).position, content.count(b"\n") - 1
+    if rows != count:
+        raise DamagedData(
+            f"{path} has {rows} erasures and the database {count}; the next start of pikobot makes them equal"
+        )
+    return count
+
+
+def reconcile_inside(db: Database, path: Path) -> Reconciled:
+    """`reconcile` as an operation on the writer thread, outside transactions."""
+    conn = db.maintenance_connection()
+    if not path.exists():
+        return Reconciled(appended=_write_anew(conn, path))
+    try:
+        with _locked(path) as descriptor:
+            return _reconcile_open(db, conn, path, descriptor)
+    except OSError as error:
+        raise os_failure("update", path, error) from error
+
+
+def _reconcile_open(db: Database, conn: Connection, path: Path, descriptor: int) -> Reconciled:
+    size = os.fstat(descriptor).st_size
+    if size > FULL_CHECK_MAX_BYTES:
+        known = _known_last(conn, descriptor, size)
+        if known is not None:
+            return Reconciled(appended=_append(descriptor, erasures.read_after(conn, known)))
+    content = os.pread(descriptor, size, 0)
+    whole = _tidy(content)
+    extra = _compare(conn, path, whole) if whole else []
+    replayed = _replay(db, extra)
+    if whole != content:
+        _replace_tail(descriptor, content, whole)
+    rows = erasures.read_after(conn, max(whole.count(b"\n") - 1, 0))
+    appended = _append(descriptor, rows, header="" if whole else _header(conn))
+    return Reconciled(appended, replayed, is_repaired=whole != content)
+
+
+def _known_last(conn: Connection, descriptor: int, size: int) -> int | None:
+    """Position of the file's last row if the database has exactly this row there."""
+    tail = os.pread(descriptor, TAIL_BYTES, max(size - TAIL_BYTES, 0))
+    if not tail.endswith(b"\n"):
+        return None
+    try:
+        last = _Line.model_validate_json(tail.splitlines()[-1]).erasure()
+    except ValidationError:
+        return None
+    known = next(erasures.read_after(conn, last.position - 1), None)
+    return last.position if known == last else None
+
+
+def _compare(conn: Connection, path: Path, whole: bytes) -> list[Erasure]:
+    """Hold the file against the database; returns the rows that only the file has. Raises `DamagedData`."""
+    instance = erasures.instance_id(conn)
+    lines = whole.splitlines()
+    _check_header(path, lines[0], instance)
+    tip = erasures.genesis(instance)
+    ours = erasures.read_after(conn, 0)
+    extra = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            erasure = _Line.model_validate_json(line).erasure()
+        except ValidationError:
+            raise _damaged(path, number, "is not a row of the ledger") from None
+        mine = next(ours, None)
+        if not erasures.follows(tip, erasure):
+            raise _damaged(path, number, "breaks the chain of hashes")
+        if mine is not None and mine != erasure:
+            raise _damaged(path, number, "differs from the database: the two have gone different ways")
+        if mine is None:
+            extra.append(erasure)
+        tip = Tip(erasure.position, erasure.hash)
+    return extra
+
+
+def _check_header(path: Path, line: bytes, instance: str) -> None:
+    try:
+        header = _Header.model_validate_json(line)
+    except ValidationError:
+        raise _damaged(path, 1, "is not the header of an erasure ledger") from None
+    if header.version != VERSION:
+        raise DamagedData(
+            f"{path} has version {header.version}, this pikobot knows {VERSION}: use a newer pikobot"
+        )
+    if header.instance != instance:
+        raise DamagedData(
+            f"{path} belongs to another instance ({header.instance}, the database is {instance}): "
+            "put back the ledger of this instance, or the database that belongs to the ledger (RECOVERY.md)"
+        )
+
+
+def _replay(db: Database, extra: list[Erasure]) -> int:
+    """Erase again what the file says was erased, under the same positions and hashes.
+
+    What depends on it here and nowhere else gets tombstones of its own behind them.
+    """
+    if extra:
+        now_ms = db.clock.now_ms()
+        with db.write("replay erasures") as tx:
+            sources, threads = closure.find_erased(tx, extra)
+            removed = closure.remove(tx, closure.closure_of(tx, sources), thread_ids=threads, now_ms=now_ms)
+            erasures.insert_copies(tx, extra)
+            erasures.append(tx, removed.tombstones, at_ms=now_ms)
+            erasures.mark_unfinished(tx)
+    return len(extra)
+
+
+def _write_anew(conn: Connection, path: Path) -> int:
+    rows = [_row(erasure) for erasure in erasures.read_after(conn, 0)]
+    write_private_file(path, _header(conn) + "".join(rows))
+    return len(rows)
+
+
+def _append(descriptor: int, rows: Iterable[Erasure], *, header: str = "") -> int:
+    """Write rows behind the end of the file and wait until they are on disk; returns how many."""
+    texts = [_row(erasure) for erasure in rows]
+    data = (header + "".join(texts)).encode()
+    if data:
+        os.lseek(descriptor, 0, os.SEEK_END)
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.fsync(descriptor)
+    return len(texts)
+
+
+def _tidy(content: bytes) -> bytes:
+    """The file without a last line that a crash has cut; a whole row that only lacks its line end gets one."""
+    end = content.rfind(b"\n") + 1
+    tail = content[end:].strip(b"\0")
+    with contextlib.suppress(ValidationError):
+        _Line.model_validate_json(tail)
+        return content[:end] + tail + b"\n"
+    return content[:end]
+
+
+def _replace_tail(descriptor: int, content: bytes, whole: bytes) -> None:
+    same = content.rfind(b"\n") + 1
+    os.ftruncate(descriptor, same)
+    os.pwrite(descriptor, whole[same:], same)
+    os.fsync(descriptor)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The file, open for reading and writing, ours alone and private."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.fchmod(descriptor, FILE_MODE)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _header(conn: Connection) -> str:
+    return _json({"instance": erasures.instance_id(conn), "version": VERSION})
+
+
+def _row(erasure: Erasure) -> str:
+    return _json(
+        {
+            "position": erasure.position,
+            "entity": erasure.entity,
+            "id": erasure.public_id,
+            "identity": None if erasure.identity is None else erasure.identity.hex(),
+            "at": erasure.erased_at_ms,
+            "hash": erasure.hash.hex(),
+        }
+    )
+
+
+def _json(members: dict[str, object]) -> str:
+    return json.dumps(members) + "\n"
+
+
+def _damaged(path: Path, line: int, problem: str) -> DamagedData:
+    return DamagedData(
+        f"{path} line {line} {problem}: copy the instance directory, then put back the erasures.jsonl and the "
+        "database that belong together (RECOVERY.md)"
+    )
