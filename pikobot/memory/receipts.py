@@ -1,0 +1,120 @@
+"""The receipt of an erasure: counts and places, never a word of what was erased."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pikobot.memory.byte_scan import ScanReport
+from pikobot.store.closure import Removed
+
+Language = Literal["en", "zh"]
+
+_TABLES = {
+    "sources": ("sources with their index rows", "来源（连同索引）"),
+    "media": ("attachments", "附件"),
+    "source_dependencies": ("links between sources", "来源之间的关联"),
+    "run_sources": ("citations", "引用记录"),
+    "run_transcript": ("messages of tool transcripts", "工具调用记录"),
+    "threads": ("threads", "话题"),
+    "runs": ("empty runs", "空的运行记录"),
+}
+
+
+@dataclass(frozen=True)
+class AlreadyErased:
+    """There was nothing left to erase: an expected outcome."""
+
+    ids: int
+
+    def as_json(self) -> dict[str, object]:
+        return {"status": "alreadyErased", "ids": self.ids}
+
+    def render_lines(self, language: Language = "en") -> list[str]:
+        return ["已经忘记过了。" if language == "zh" else "Already forgotten."]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """What went from where, and the proof."""
+
+    removed: Removed
+    is_wal_truncated: bool
+    is_rewritten: bool
+    ledger_position: int
+    scan: ScanReport
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is left, as far as it could be looked for."""
+        return self.is_wal_truncated and not self.scan.finds and not self.scan.unreadable
+
+    @property
+    def erased_ids(self) -> int:
+        return len(self.removed.tombstones)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "status": "erased",
+            "erasedIds": self.erased_ids,
+            "removed": {table: count for table, count in self.removed.rows.items() if count},
+            "runs": {"cancelled": self.removed.runs_cancelled, "requeued": self.removed.runs_requeued},
+            "walTruncated": self.is_wal_truncated,
+            "rewritten": self.is_rewritten,
+            "ledgerPosition": self.ledger_position,
+            "scan": self.scan.as_json(),
+            "clean": self.is_clean,
+        }
+
+    def render_lines(self, language: Language = "en") -> list[str]:
+        """A few lines for people, without line ends."""
+        chinese = language == "zh"
+        column = 1 if chinese else 0
+        counts = [
+            f"{self.removed.rows[table]} {names[column]}"
+            for table, names in _TABLES.items()
+            if self.removed.rows.get(table)
+        ]
+        lines = ["已忘记：" + "，".join(counts) if chinese else "Forgotten: " + ", ".join(counts)]
+        lines += self._runs_line(chinese)
+        lines.append(self._scan_line(chinese))
+        lines += self._problems(chinese)
+        return lines
+
+    def _runs_line(self, chinese: bool) -> list[str]:
+        cancelled, requeued = self.removed.runs_cancelled, self.removed.runs_requeued
+        if not cancelled and not requeued:
+            return []
+        if chinese:
+            return [f"正在进行的回答：{cancelled} 个已取消，{requeued} 个将重新开始"]
+        return [f"Answers under way: {cancelled} cancelled, {requeued} begin again"]
+
+    def _scan_line(self, chinese: bool) -> str:
+        scan = self.scan
+        found = sum(find.fragments for find in scan.finds)
+        if chinese:
+            line = f"检查：读取 {scan.files} 个文件（{scan.bytes} 字节），查找 {scan.fragments} 个片段，发现 {found} 个"
+            return line + (f"；{scan.too_short} 段文字太短，无法查找" if scan.too_short else "")
+        line = f"Checked: {scan.files} files ({scan.bytes} bytes) read for {scan.fragments} fragments, {found} found"
+        return line + (f"; {scan.too_short} texts too short to look for" if scan.too_short else "")
+
+    def _problems(self, chinese: bool) -> list[str]:
+        lines = []
+        if not self.is_wal_truncated:
+            lines.append(
+                "数据库日志正在被读取，尚未清空：重启 pikobot 时会完成"
+                if chinese
+                else "A reader keeps the database's log: it is emptied at the next start of pikobot"
+            )
+        if self.scan.is_cut:
+            lines.append(
+                "内容很长，只查找了一部分" if chinese else "Of very long contents only a part was looked for"
+            )
+        for find in self.scan.finds:
+            lines.append(
+                f"{find.file} 中仍有 {find.fragments} 个片段：请删除或修改该文件"
+                if chinese
+                else f"{find.file} still holds {find.fragments} fragments: remove them there"
+            )
+        return lines + [
+            f"无法检查：{problem}" if chinese else f"Not checked: {problem}"
+            for problem in self.scan.unreadable
+        ]

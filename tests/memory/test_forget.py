@@ -1,0 +1,538 @@
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pikobot.errors import InvalidParams, NotFound, PikobotError
+from pikobot.memory import forget as forgetting
+from pikobot.memory import ledger
+from pikobot.memory.byte_scan import Find, ScanReport
+from pikobot.memory.forget import (
+    Finished,
+    ForgetTarget,
+    PreviewItem,
+    confirmed,
+    finish_interrupted,
+    forget,
+    forget_rpc,
+    preview,
+)
+from pikobot.memory.ledger import Reconciled, check
+from pikobot.memory.receipts import AlreadyErased, Receipt
+from pikobot.store import erasures, leases
+from pikobot.store.closure import Removed
+from pikobot.store.connection import Database
+from pikobot.store.erasures import Tombstone
+from pikobot.store.leases import State
+from pikobot.store.remnants import open_raw
+from pikobot.store.scopes import Scope, ensure_scope
+from pikobot.store.text_index import check_text_index
+from tests.memory.conversing import Exchange, attach, exchange, public, read, write
+from tests.memory.remembering import NOW_MS, StillClock, opened, say
+
+ENGLISH = "zanzibarite-7731"
+CHINESE = "紫水晶藏宝图"
+MARKS = (ENGLISH, CHINESE)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "erasures.jsonl"
+
+
+def receipt_of(outcome: Receipt | AlreadyErased) -> Receipt:
+    assert isinstance(outcome, Receipt)
+    return outcome
+
+
+def everything(root: Path) -> bytes:
+    """All bytes of all files, SQLite's index of its WAL left out. Only after the database was closed or copied."""
+    return b"\0".join(file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file())
+
+
+def on_disk(db: Database) -> bytes:
+    """The same while it is open."""
+    parts = []
+    for file in sorted(db.path.parent.iterdir()):
+        if file.name.startswith(db.path.name):
+            if not file.name.endswith("-shm"):
+                with open_raw(file) as raw:
+                    parts.append(raw(0, file.stat().st_size))
+        elif file.is_file():
+            parts.append(file.read_bytes())
+    return b"\0".join(parts)
+
+
+def marks_in(data: bytes) -> list[str]:
+    forms = {
+        mark: (mark.encode(), json.dumps(mark)[1:-1].encode(), mark.encode("utf-16-le")) for mark in MARKS
+    }
+    return [mark for mark, spellings in forms.items() if any(spelling in data for spelling in spellings)]
+
+
+def plant(db: Database) -> Exchange:
+    """The marks in a message, what was made of it, an attachment, its name, a transcript and a thread's name."""
+    marks = " ".join(MARKS)
+    secret = exchange(
+        db, f"the code is {marks}", f"noted: {marks}", thread=f"about {marks}", transcript=[marks]
+    )
+    attach(db, secret.request, marks.encode() * 2000, f"{marks}.txt")
+    assert secret.answer is not None
+    exchange(db, "what was the code?", f"it was {marks}", reads=[secret.request, secret.answer])
+    exchange(db, "remind me", transcript=[marks], reads=[secret.answer], is_leased=True, thread="reminder")
+    return secret
+
+
+def test_nothing_is_left_of_marks_among_two_thousand_other_rows(db: Database, path: Path) -> None:
+    say(db, *[f"message {n} about the weather in town {n % 7} 今天天气不错" for n in range(1000)])
+    secret = plant(db)
+    say(db, *[f"another {n} about dinner 晚饭吃什么好呢" for n in range(1000)])
+    finish_interrupted(db, path)
+    assert marks_in(on_disk(db)) == list(MARKS)
+
+    receipt = receipt_of(forget(db, path, public(db, secret.request)))
+
+    assert marks_in(on_disk(db)) == []
+    assert {table: count for table, count in receipt.removed.rows.items() if count} == {
+        "run_transcript": 2,
+        "run_sources": 3,
+        "source_dependencies": 4,
+        "media": 1,
+        "sources": 3,
+        "runs": 1,
+        "threads": 1,
+    }
+    assert (receipt.removed.runs_cancelled, receipt.removed.runs_requeued) == (0, 1)
+    assert (receipt.is_clean, receipt.is_wal_truncated, receipt.erased_ids, receipt.ledger_position) == (
+        True,
+        True,
+        4,
+        4,
+    )
+    assert (receipt.scan.finds, receipt.scan.files) == ((), 3)
+    assert receipt.scan.fragments > 5
+    assert read(db, "SELECT count(*) FROM sources") == [(2002,)]
+    assert write(db, check_text_index) == []
+    with db.read() as conn:
+        assert check(conn, path) == 4
+        assert not erasures.is_unfinished(conn)
+
+
+def test_a_preview_shows_what_was_asked_for_first_and_then_what_follows(db: Database) -> None:
+    first = exchange(db, "x" * 200, "an answer")
+    say(db, "里斯本的天气", at_ms=NOW_MS, utc_offset_min=540, speaker="小红", role="participant")
+    chinese = read(db, "SELECT public_id FROM sources ORDER BY id DESC LIMIT 1")[0][0]
+    ids = public(db, first.request, first.answer)
+    shown = preview(db, ForgetTarget(sources=(ids[0], chinese)))
+    assert (shown.direct, shown.derived, shown.total, shown.already_erased) == (2, 1, 3, 0)
+    assert shown.items == (
+        PreviewItem(ids[0], "user", "owner", "2024-03-01T13:33:20Z", "x" * 80),
+        PreviewItem(chinese, "participant", "小红", "2024-03-01T22:33:20+09:00", "里斯本的天气"),
+        PreviewItem(ids[1], "assistant", "pikobot", "2024-03-01T13:33:20Z", "an answer"),
+    )
+    assert read(db, "SELECT count(*) FROM sources") == [(3,)]
+
+
+def test_a_preview_lists_twenty_and_counts_all(db: Database) -> None:
+    say(db, *[f"note {n}" for n in range(30)])
+    shown = preview(db, ForgetTarget(text="NOTE"))
+    assert (len(shown.items), shown.total, len(shown.source_ids)) == (20, 30, 30)
+
+
+@pytest.mark.parametrize("text", ["里斯", "lisbon", "LISBON", "sbo"])
+def test_a_text_is_found_as_a_literal_in_any_case(db: Database, path: Path, text: str) -> None:
+    say(db, "I moved to Lisbon 我搬到里斯本了", "something else")
+    receipt_of(forget(db, path, preview(db, ForgetTarget(text=text))))
+    assert read(db, "SELECT text FROM sources") == [("something else",)]
+
+
+def test_an_imported_thread_goes_with_its_name_and_stays_out(db: Database, path: Path) -> None:
+    say(db, "one", "two", thread=f"import {ENGLISH}")
+    write(db, lambda tx: tx.execute("UPDATE sources SET identity = randomblob(32)"))
+    identities = [row[0] for row in read(db, "SELECT identity FROM sources")]
+    thread = read(db, "SELECT public_id FROM threads")[0][0]
+    receipt_of(forget(db, path, preview(db, ForgetTarget(thread=thread))))
+    assert marks_in(on_disk(db)) == []
+    assert read(db, "SELECT * FROM threads") == read(db, "SELECT * FROM sources") == []
+    assert all(write(db, erasures.identity_is_erased, identity) for identity in identities)
+    say(db, "three", thread=f"import {ENGLISH}")
+    assert read(db, "SELECT public_id = ? FROM threads", thread) == [(0,)]
+
+
+def test_the_last_exchange_is_the_last_request_and_its_answer(db: Database, path: Path) -> None:
+    exchange(db, "first", "one")
+    exchange(db, "second", "two")
+    exchange(db, "elsewhere", "three", thread="other")
+    thread = read(db, "SELECT public_id FROM threads WHERE key = 'chat'")[0][0]
+    receipt_of(forget(db, path, preview(db, ForgetTarget(last_exchange=thread))))
+    assert read(db, "SELECT text FROM sources ORDER BY id") == [
+        ("first",),
+        ("one",),
+        ("elsewhere",),
+        ("three",),
+    ]
+
+
+def test_a_stale_preview_takes_what_was_made_of_it_meanwhile(db: Database, path: Path) -> None:
+    one = exchange(db, "my code is 4711", "noted")
+    shown = preview(db, ForgetTarget(text="4711"))
+    exchange(db, "my code?", "you said it", reads=[one.request], thread="b")
+    exchange(db, "4711 is not a code any more", thread="c")
+    assert receipt_of(forget(db, path, shown)).removed.rows["sources"] == 3
+    left = read(db, "SELECT text FROM sources ORDER BY id")
+    assert left == [("my code?",), ("4711 is not a code any more",)]
+
+
+def test_a_thread_goes_with_what_was_said_after_its_preview(db: Database, path: Path) -> None:
+    exchange(db, "one", "two")
+    thread = read(db, "SELECT public_id FROM threads")[0][0]
+    shown = preview(db, ForgetTarget(thread=thread))
+    exchange(db, "three", "four")
+    assert receipt_of(forget(db, path, shown)).erased_ids == 5
+
+
+def test_forgetting_again_says_so_and_changes_nothing(db: Database, path: Path) -> None:
+    one = exchange(db, "hello", "hi")
+    ids = public(db, one.request, one.answer)
+    thread = read(db, "SELECT public_id FROM threads")[0][0]
+    shown = preview(db, ForgetTarget(sources=tuple(ids)))
+    forget(db, path, ids[:1])
+    content = path.read_bytes()
+    assert forget(db, path, ids) == AlreadyErased(2)
+    assert forget(db, path, shown) == AlreadyErased(2)
+    assert forget(db, path, preview(db, ForgetTarget(thread=thread))) == AlreadyErased(1)
+    assert path.read_bytes() == content
+    assert AlreadyErased(1).as_json() == {"status": "alreadyErased", "ids": 1}
+    assert AlreadyErased(1).render_lines() + AlreadyErased(1).render_lines("zh") == [
+        "Already forgotten.",
+        "已经忘记过了。",
+    ]
+
+
+def test_what_never_was_or_is_out_of_the_scopes_is_not_found(db: Database, path: Path) -> None:
+    other = Scope("private", "main", "bot", "chat", "somebody")
+    [theirs] = say(db, "theirs", scope=other)
+    [ours] = say(db, "ours")
+    scopes = [write(db, ensure_scope, Scope("private", "main", "local", "terminal", "owner"))]
+    thread = read(
+        db, "SELECT t.public_id FROM threads AS t JOIN sources AS s ON s.thread_id = t.id ORDER BY t.id"
+    )[0][0]
+    for target in (
+        ForgetTarget(sources=(theirs,)),
+        ForgetTarget(thread=thread),
+        ForgetTarget(sources=("src_x",)),
+    ):
+        with pytest.raises(NotFound, match="does not exist; `pikobot rpc"):
+            preview(db, target, scopes)
+    with pytest.raises(NotFound, match="source 'src_x' does not exist"):
+        forget(db, path, [ours, "src_x"])
+    assert preview(db, ForgetTarget(text="theirs"), scopes).total == 0
+    with pytest.raises(NotFound, match="nothing that is retained matches"):
+        forget(db, path, preview(db, ForgetTarget(text="theirs"), scopes))
+    assert read(db, "SELECT count(*) FROM sources") == [(2,)]
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"sources": ("a",), "thread": "b"}, {"text": " \n"}, {"text": "a", "last_exchange": "b"}]
+)
+def test_a_target_is_exactly_one_thing(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParams):
+        ForgetTarget(**wrong)
+
+
+def test_a_run_under_way_can_commit_nothing_after_what_it_has_read_is_forgotten(
+    db: Database, path: Path
+) -> None:
+    secret = exchange(db, "my code is 4711", "noted")
+    running = exchange(db, "code?", reads=[secret.request], is_leased=True, thread="b")
+    receipt = receipt_of(forget(db, path, public(db, secret.request)))
+    assert running.lease is not None
+    assert not write(db, leases.finish, running.lease, State.SUCCEEDED, now_ms=NOW_MS)
+    assert receipt.as_json()["runs"] == {"cancelled": 0, "requeued": 1}
+
+
+def test_a_reader_that_keeps_the_wal_is_reported_and_the_next_open_finishes(
+    tmp_path: Path, path: Path
+) -> None:
+    with opened(tmp_path) as db:
+        secret = plant(db)
+        db.perform(lambda db: db.maintenance_connection().set_busy_timeout(50))
+        with db.read() as reader:
+            reader.execute("SELECT count(*) FROM sources").fetchall()
+            receipt = receipt_of(forget(db, path, public(db, secret.request)))
+        assert (receipt.is_wal_truncated, receipt.is_clean) == (False, False)
+        assert [find.file for find in receipt.scan.finds] == ["pikobot.sqlite3-wal"]
+        assert (
+            "A reader keeps the database's log: it is emptied at the next start of pikobot"
+            in receipt.render_lines()
+        )
+        killed = tmp_path / "killed"
+        killed.mkdir()
+        for file in tmp_path.glob("*.*"):
+            shutil.copy(file, killed)
+    assert marks_in(everything(killed)) == list(MARKS)
+    with opened(killed) as db:
+        assert finish_interrupted(db, killed / "erasures.jsonl") == Finished(Reconciled(), True)
+        assert finish_interrupted(db, killed / "erasures.jsonl") == Finished(Reconciled())
+    assert marks_in(everything(killed)) == []
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("step", ["_truncate_wal", "append_missing", "_prove", "_finish"])
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+def test_a_crash_at_any_step_is_finished_at_the_next_open(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
+) -> None:
+    killed = tmp_path / "killed"
+    module: Any = ledger if step == "append_missing" else forgetting
+    real = getattr(module, step)
+
+    def dying(*args: Any) -> None:
+        if is_done:
+            real(*args)
+        raise Killed
+
+    with opened(tmp_path) as db:
+        finish_interrupted(db, path)
+        secret = plant(db)
+        ids = public(db, secret.request)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, step, dying)
+            with pytest.raises(Killed):
+                forget(db, path, ids)
+        killed.mkdir()
+        for file in tmp_path.glob("*.*"):
+            shutil.copy(file, killed)
+    with opened(killed, StillClock(NOW_MS + 5)) as db:
+        finished = finish_interrupted(db, killed / "erasures.jsonl")
+        assert finished.was_interrupted == (step != "_finish" or not is_done)
+        assert finished.problem is None
+        assert forget(db, killed / "erasures.jsonl", ids) == AlreadyErased(1)
+        with db.read() as conn:
+            assert check(conn, killed / "erasures.jsonl") == 4
+    assert marks_in(everything(killed)) == []
+
+
+@pytest.mark.crash
+def test_killed_at_any_statement_it_is_before_or_after_never_between(tmp_path: Path, path: Path) -> None:
+    snapshots: list[Path] = []
+
+    def copy(cursor: object, sql: str, bindings: object) -> bool:
+        target = tmp_path / f"at-{len(snapshots)}"
+        target.mkdir()
+        for file in tmp_path.glob("*.*"):
+            if not file.name.endswith("-shm"):
+                shutil.copy(file, target)
+        snapshots.append(target)
+        return True
+
+    with opened(tmp_path) as db:
+        finish_interrupted(db, path)
+        secret = plant(db)
+        ids = public(db, secret.request)
+        db.perform(lambda db: setattr(db.maintenance_connection(), "exec_trace", copy))
+        receipt_of(forget(db, path, ids))
+        db.perform(lambda db: setattr(db.maintenance_connection(), "exec_trace", None))
+    outcomes = []
+    for snapshot in snapshots:
+        with opened(snapshot) as db:
+            finish_interrupted(db, snapshot / "erasures.jsonl")
+            found = [mark for mark in MARKS if read(db, "SELECT 1 FROM sources WHERE instr(text, ?)", mark)]
+            buried = read(db, "SELECT count(*) FROM erasures")[0][0]
+            assert read(db, "PRAGMA integrity_check") == [("ok",)]
+            assert write(db, check_text_index) == []
+        outcomes.append((marks_in(everything(snapshot)), found, buried))
+    nothing: list[str] = []
+    before, after = (list(MARKS), list(MARKS), 0), (nothing, nothing, 4)
+    commit = outcomes.index(after)
+    assert outcomes == [before] * commit + [after] * (len(outcomes) - commit)
+    assert commit > 20
+
+
+def test_an_old_database_that_was_copied_back_holds_nothing_after_the_open(
+    tmp_path: Path, path: Path
+) -> None:
+    with opened(tmp_path) as db:
+        secret = plant(db)
+        ids = public(db, secret.request)
+    shutil.copy(tmp_path / "pikobot.sqlite3", tmp_path / "copy")
+    with opened(tmp_path) as db:
+        forget(db, path, ids)
+    (tmp_path / "copy").replace(tmp_path / "pikobot.sqlite3")
+    assert marks_in(everything(tmp_path)) == list(MARKS)
+    with opened(tmp_path, StillClock(NOW_MS + 9)) as db:
+        assert finish_interrupted(db, path) == Finished(Reconciled(replayed=4), True)
+        assert forget(db, path, ids) == AlreadyErased(1)
+    assert marks_in(everything(tmp_path)) == []
+
+
+def test_a_copy_that_sqlite_left_in_the_database_makes_it_be_rewritten(tmp_path: Path, path: Path) -> None:
+    with opened(tmp_path) as db:
+        [name] = say(db, f"the code is {ENGLISH}")
+        say(db, "good morning")
+        db.perform(Database.truncate_wal)
+    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
+        unused = file.read(16_384).index(bytes(100)) + 50
+        file.seek(unused)
+        file.write(b"Zanzibarite")
+    with opened(tmp_path) as db:
+        receipt = receipt_of(forget(db, path, [name]))
+        assert (receipt.is_rewritten, receipt.is_clean) == (True, True)
+        assert b"anzibarite" not in on_disk(db).lower()
+        assert read(db, "SELECT text FROM sources") == [("good morning",)]
+
+
+def test_a_database_that_cannot_be_rewritten_is_told_and_tried_again(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(db: Database) -> None:
+        raise PikobotError("the disk is full")
+
+    with opened(tmp_path) as db:
+        [name] = say(db, f"the code is {ENGLISH}")
+        db.perform(Database.truncate_wal)
+    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
+        unused = file.read(16_384).index(bytes(100)) + 50
+        file.seek(unused)
+        file.write(b"Zanzibarite")
+    with opened(tmp_path) as db:
+        with monkeypatch.context() as patch:
+            patch.setattr(forgetting, "rewrite", full)
+            receipt = receipt_of(forget(db, path, [name]))
+            assert (receipt.is_rewritten, receipt.scan.finds) == (False, (Find("pikobot.sqlite3", 1),))
+            assert finish_interrupted(db, path) == Finished(Reconciled(), True, "the disk is full")
+        assert finish_interrupted(db, path) == Finished(Reconciled(), True)
+        assert b"anzibarite" not in on_disk(db).lower()
+
+
+def test_a_forgotten_copy_in_another_file_is_named(db: Database, path: Path) -> None:
+    [name] = say(db, f"the code is {ENGLISH}")
+    (path.parent / "notes.txt").write_text(ENGLISH)
+    receipt = receipt_of(forget(db, path, [name]))
+    assert (receipt.is_clean, receipt.is_rewritten) == (False, False)
+    assert receipt.render_lines("zh")[-1] == "notes.txt 中仍有 1 个片段：请删除或修改该文件"
+    with db.read() as conn:
+        assert not erasures.is_unfinished(conn)
+
+
+def test_many_sources_are_forgotten_at_once_without_a_trace(db: Database, path: Path) -> None:
+    names = say(db, *[f"note {n} unusual{n:05}word 记录{n:05}号" for n in range(300)])
+    say(db, *[f"kept {n}" for n in range(50)])
+    receipt = receipt_of(forget(db, path, names))
+    assert (receipt.removed.rows["sources"], receipt.is_clean) == (300, True)
+    data = on_disk(db)
+    assert [n for n in range(300) if b"unusual%05dword" % n in data] == []
+    assert write(db, check_text_index) == []
+    config = dict(read(db, "SELECT k, v FROM sources_text_config"))
+    assert config["secure-delete"] == 1
+
+
+def test_two_threads_forgetting_at_once_leave_one_chain(db: Database, path: Path) -> None:
+    names = say(db, *[f"secret number {n}" for n in range(6)])
+    outcomes: list[Receipt | AlreadyErased] = []
+    workers = [
+        threading.Thread(target=lambda n=name: outcomes.append(forget(db, path, [n]))) for name in names * 2
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len([1 for outcome in outcomes if isinstance(outcome, Receipt)]) == 6
+    with db.read() as conn:
+        assert check(conn, path) == 7
+
+
+def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:
+    rows = {"run_transcript": 0, "sources": 2, "media": 1, "threads": 1}
+    receipt = Receipt(
+        removed=Removed((Tombstone("source", "src_1"), Tombstone("thread", "thr_1")), rows, 1, 2),
+        is_wal_truncated=True,
+        is_rewritten=False,
+        ledger_position=9,
+        scan=ScanReport(3, 4096, 7, 1, False),
+    )
+    assert receipt.as_json() == {
+        "status": "erased",
+        "erasedIds": 2,
+        "removed": {"sources": 2, "media": 1, "threads": 1},
+        "runs": {"cancelled": 1, "requeued": 2},
+        "walTruncated": True,
+        "rewritten": False,
+        "ledgerPosition": 9,
+        "scan": {
+            "files": 3,
+            "bytes": 4096,
+            "fragments": 7,
+            "tooShort": 1,
+            "partial": False,
+            "finds": [],
+            "unreadable": [],
+        },
+        "clean": True,
+    }
+    assert receipt.render_lines() == [
+        "Forgotten: 2 sources with their index rows, 1 attachments, 1 threads",
+        "Answers under way: 1 cancelled, 2 begin again",
+        "Checked: 3 files (4096 bytes) read for 7 fragments, 0 found; 1 texts too short to look for",
+    ]
+    assert receipt.render_lines("zh") == [
+        "已忘记：2 来源（连同索引），1 附件，1 话题",
+        "正在进行的回答：1 个已取消，2 个将重新开始",
+        "检查：读取 3 个文件（4096 字节），查找 7 个片段，发现 0 个；1 段文字太短，无法查找",
+    ]
+
+
+def test_rpc_forgets_sources_and_threads_at_once_and_a_query_with_its_token(db: Database, path: Path) -> None:
+    [name, other] = say(db, "the code is 4711", "unrelated")
+    assert forget_rpc(db, path, {"sources": [name], "dryRun": True})["total"] == 1
+    shown = forget_rpc(db, path, {"query": "4711", "dryRun": True})
+    assert (shown["status"], shown["direct"], len(shown["items"])) == ("preview", 1, 1)  # type: ignore[arg-type]  # a list
+    say(db, "4711 again")
+    done = forget_rpc(db, path, {"query": "4711", "token": shown["token"]})
+    assert (done["status"], done["removed"]) == ("erased", {"sources": 1})
+    with pytest.raises(NotFound, match="nothing that is retained matches"):
+        forget_rpc(db, path, {"query": "4711", "token": shown["token"]})
+    assert forget_rpc(db, path, {"sources": [other]})["status"] == "erased"
+    assert forget_rpc(db, path, {"sources": [other]}) == {"status": "alreadyErased", "ids": 1}
+    thread = read(db, "SELECT public_id FROM threads")[0][0]
+    assert forget_rpc(db, path, {"thread": thread})["removed"] == {"sources": 1, "threads": 1}
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ([], "params: expected an object"),
+        ({}, "name exactly one thing to forget"),
+        ({"sources": []}, "sources: "),
+        ({"sources": ["a"], "thread": "b"}, "name exactly one thing"),
+        ({"sources": [1]}, "sources.0: "),
+        ({"query": "x"}, "token: a query is forgotten with the token of its preview"),
+        ({"query": "x", "token": "src_1.00"}, "token: not of this preview, or out of date"),
+        ({"query": "x", "token": "é"}, "token: not of this preview, or out of date"),
+        ({"query": "a\0b", "dryRun": True}, "query: has a NUL"),
+        ({"thread": "x", "dryRun": "yes"}, "dryRun: "),
+        ({"facts": ["f"]}, "facts: unknown key"),
+    ],
+)
+def test_rpc_refuses_wrong_parameters_by_name(db: Database, path: Path, params: object, message: str) -> None:
+    say(db, "x")
+    with pytest.raises(InvalidParams, match=message):
+        forget_rpc(db, path, params)
+    assert read(db, "SELECT count(*) FROM sources") == [(1,)]
+
+
+def test_a_token_is_of_one_query_and_one_choice_of_scopes(db: Database) -> None:
+    say(db, "4711")
+    scope = write(db, ensure_scope, Scope("private", "main", "local", "terminal", "owner"))
+    token = preview(db, ForgetTarget(text="4711"), [scope]).token
+    assert confirmed(db, ForgetTarget(text="4711"), token, [scope]).direct == 1
+    for target, scopes in ((ForgetTarget(text="47"), [scope]), (ForgetTarget(text="4711"), None)):
+        with pytest.raises(InvalidParams, match="preview again with dryRun"):
+            confirmed(db, target, token, scopes)
