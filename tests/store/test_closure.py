@@ -35,13 +35,16 @@ def take(db: Database, *ids: SourceId | None) -> Removed:
 
 
 def columns_of(db: Database) -> dict[str, set[str]]:
+    """Columns of every table; what an index keeps in tables of its own is the index's matter."""
     tables: dict[str, set[str]] = {}
     for table, column in read(
         db,
-        "SELECT t.name, c.name FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c WHERE t.type = 'table'",
+        """
+        SELECT t.name, c.name FROM pragma_table_list AS t JOIN pragma_table_info(t.name) AS c
+        WHERE t.schema = 'main' AND t.type IN ('table', 'virtual') AND t.name NOT LIKE 'sqlite_%'
+        """,
     ):
-        if not table.startswith(INDEX_SHADOWS + INTERNAL):
-            tables.setdefault(table, set()).add(column)
+        tables.setdefault(table, set()).add(column)
     return tables
 
 
