@@ -9,6 +9,9 @@ column without a rule, so that a new table which holds text or points at a sourc
            ──▶ runs that it asks for, unfinished            cancelled, 'forgotten'
            ──▶ runs that have read it, under way            lose their lease and are queued again without it
            ──▶ transcripts of both kinds of runs            removed
+           ──▶ facts that quote it or need it as context        removed with tags, index rows, unused entities
+           ──▶ facts that such a fact has replaced              stand again, or follow its own successor
+           ──▶ extraction jobs over it                          lose their lease; cancelled without other sources
            ──▶ threads without any source left              removed with their content-free runs, a tombstone each
            ──▶ attempts                                     stay: amounts only
 
@@ -23,6 +26,8 @@ from enum import StrEnum
 
 from pikobot.store.connection import Connection
 from pikobot.store.erasures import Erasure, Tombstone
+from pikobot.store.extraction_jobs import fence_jobs
+from pikobot.store.facts import delete_facts, facts_resting_on
 from pikobot.store.sources import SourceId, delete_source
 from pikobot.store.threads import ThreadId, find_thread_by_public_id
 
@@ -125,6 +130,65 @@ RULES: dict[str, dict[str, Rule]] = {
             Rule.KEPT,
         ),
     },
+    "facts": {
+        "id": Rule.KEY,
+        "public_id": Rule.PLAIN,
+        "scope_id": Rule.PLAIN,
+        "text": Rule.CONTENT,
+        "subject": Rule.CONTENT,
+        "attribute": Rule.CONTENT,
+        "value": Rule.CONTENT,
+        "kind": Rule.PLAIN,
+        "basis": Rule.PLAIN,
+        "identity": Rule.PLAIN,
+        "event_time": Rule.PLAIN,
+        "valid_until": Rule.PLAIN,
+        "superseded_by_id": Rule.CUT,
+        "created_at_ms": Rule.PLAIN,
+    },
+    "facts_text": {"text": Rule.CONTENT, "names": Rule.CONTENT},
+    "fact_evidence": {
+        "fact_id": Rule.FOLLOWS,
+        "source_id": Rule.FOLLOWS,
+        "first_byte": Rule.PLAIN,
+        "after_byte": Rule.PLAIN,
+        "content_hash": Rule.PLAIN,
+    },
+    "fact_context": {"fact_id": Rule.FOLLOWS, "source_id": Rule.FOLLOWS},
+    "fact_tags": {"fact_id": Rule.FOLLOWS, "tag": Rule.CONTENT},
+    "entities": {
+        "id": Rule.KEY,
+        "scope_id": Rule.PLAIN,
+        "name": Rule.CONTENT,
+        "folded": Rule.CONTENT,
+    },
+    "entity_aliases": {"entity_id": Rule.FOLLOWS, "folded": Rule.CONTENT, "fact_id": Rule.FOLLOWS},
+    "fact_entities": {"fact_id": Rule.FOLLOWS, "entity_id": Rule.FOLLOWS},
+    "run_facts": {"run_id": Rule.FOLLOWS, "fact_id": Rule.FOLLOWS},
+    "extraction_jobs": {
+        "id": Rule.KEY,
+        "public_id": Rule.PLAIN,
+        "scope_id": Rule.PLAIN,
+        "thread_id": Rule.FOLLOWS,
+        "run_id": Rule.CUT,
+        "created_at_ms": Rule.PLAIN,
+        "outcome": Rule.PLAIN,
+        "stored_facts": Rule.PLAIN,
+        **dict.fromkeys(
+            (
+                "state",
+                "not_before_ms",
+                "lease_token",
+                "lease_expires_at_ms",
+                "claims",
+                "error_code",
+                "finished_at_ms",
+            ),
+            Rule.LEASE,
+        ),
+    },
+    "extraction_job_sources": {"job_id": Rule.FOLLOWS, "source_id": Rule.FOLLOWS},
+    "extraction_rejections": {"job_id": Rule.FOLLOWS, "reason": Rule.PLAIN, "count": Rule.PLAIN},
     "erasures": dict.fromkeys(
         ("position", "entity", "public_id", "identity", "erased_at_ms", "hash"), Rule.KEPT
     ),
@@ -142,6 +206,18 @@ CLOSURE_SQL = """
         WHERE request.role = 'user' AND request.kind = 'message'
     )
     SELECT s.id FROM gone CROSS JOIN sources AS s ON s.id = gone.id ORDER BY s.id
+"""
+
+
+_NAMES_IN_FACTS = """
+    WITH gone (id) AS (SELECT value FROM json_each(?))
+    SELECT subject FROM facts WHERE id IN gone
+    UNION SELECT attribute FROM facts WHERE id IN gone
+    UNION SELECT value FROM facts WHERE id IN gone
+    UNION SELECT tag FROM fact_tags WHERE fact_id IN gone
+    UNION SELECT n.name FROM fact_entities AS fe JOIN entities AS n ON n.id = fe.entity_id WHERE fe.fact_id IN gone
+    UNION SELECT n.folded FROM fact_entities AS fe JOIN entities AS n ON n.id = fe.entity_id WHERE fe.fact_id IN gone
+    UNION SELECT folded FROM entity_aliases WHERE fact_id IN gone
 """
 
 
@@ -199,7 +275,8 @@ def contents_of(
 
     Texts and bytes whole, names only when they are long enough to tell something.
     """
-    ids = _json(closed)
+    source_ids = list(closed)
+    ids, facts = _json(source_ids), _json(facts_resting_on(conn, source_ids))
     touched = _json({*thread_ids, *_threads_of(conn, ids)})
     for sql, of, least_chars in (
         ("SELECT text FROM sources WHERE id IN (SELECT value FROM json_each(?))", ids, 1),
@@ -216,6 +293,8 @@ def contents_of(
         ),
         ("SELECT name FROM media WHERE source_id IN (SELECT value FROM json_each(?))", ids, MIN_NAME_CHARS),
         ("SELECT key FROM threads WHERE id IN (SELECT value FROM json_each(?))", touched, MIN_NAME_CHARS),
+        ("SELECT text FROM facts WHERE id IN (SELECT value FROM json_each(?))", facts, 1),
+        (_NAMES_IN_FACTS, facts, MIN_NAME_CHARS),
     ):
         for (value,) in conn.execute(sql, (of,)):
             if isinstance(value, str | bytes) and len(value) >= least_chars:
@@ -250,6 +329,10 @@ def remove(
         "media": _delete(conn, "media", "source_id", ids),
         "sources": len(tombstones),
     }
+    fence_jobs(conn, ids, now_ms=now_ms)
+    learned = delete_facts(conn, facts_resting_on(conn, source_ids))
+    learned["extraction_job_sources"] = _delete(conn, "extraction_job_sources", "source_id", ids)
+    rows |= {table: count for table, count in learned.items() if count}
     with _index_kept_clean(conn, len(source_ids)):
         for source_id in source_ids:
             delete_source(conn, source_id)
@@ -371,6 +454,7 @@ def _drop_empty_threads(conn: Connection, thread_ids: Iterable[ThreadId]) -> tup
             (thread_id,),
         ).fetchone()
         if row is not None:
+            _delete(conn, "extraction_jobs", "thread_id", _json([thread_id]))
             runs += _delete(conn, "runs", "thread_id", _json([thread_id]))
             conn.execute("DELETE FROM threads WHERE id = ?", (thread_id,))
             dropped.append(Tombstone("thread", row[0]))

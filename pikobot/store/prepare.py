@@ -6,6 +6,7 @@ from pathlib import Path
 from pikobot.clock import Clock
 from pikobot.store import schema
 from pikobot.store.connection import Connection, Database, connect, translated_errors
+from pikobot.store.fact_index import rebuild_fact_index
 from pikobot.store.segmentation import SEGMENTER_ID
 from pikobot.store.settings import IDENTITY_KEY, INSTANCE_ID, SEGMENTER, read_setting, write_setting
 from pikobot.store.text_index import is_index_current, rebuild_text_index
@@ -60,3 +61,4 @@ def _complete(db: Database) -> None:
             write_setting(tx, SEGMENTER, SEGMENTER_ID)
         else:
             rebuild_text_index(tx)
+            rebuild_fact_index(tx)
