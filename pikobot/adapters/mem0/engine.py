@@ -20,7 +20,7 @@ from pikobot.adapters.mem0.extraction_contract import (
 from pikobot.adapters.mem0.llm import ExtractionLlm, ModelCall
 from pikobot.adapters.mem0.loader import load_memory_class, load_module
 from pikobot.adapters.mem0.seams import Carried, Ended
-from pikobot.adapters.mem0.staging import EarlierTurns, StagedRow, StagingStore, UnexpectedCall
+from pikobot.adapters.mem0.staging import EarlierTurns, StagedRow, StagingStore, UnexpectedCall, mem0_hash
 from pikobot.adapters.mem0.validation import Validated
 
 _SCOPE = "pikobot"  # Mem0 wants one; ours are checked where the facts are stored
@@ -69,11 +69,11 @@ class MemoryExtractor:
     ) -> list[Candidate]:
         """Each candidate with Mem0's part of it; what Mem0 left out says the same as a known fact."""
         staged = {row.position: row for row in rows}
-        known = {self._key(fact): fact.fact_id for fact in reversed(batch.known_facts)}
+        known = {mem0_hash(fact, self._hash): fact.fact_id for fact in reversed(batch.known_facts)}
         completed: list[Candidate] = []
         for position, candidate in enumerate(validated.candidates):
             row = staged.get(position)
-            same_as = None if row else known.get(self._key(candidate))
+            same_as = None if row else known.get(mem0_hash(candidate, self._hash))
             if row is not None:
                 links, vector = row.linked_fact_ids, row.vector
                 completed.append(replace(candidate, linked_fact_ids=links, vector=vector))
@@ -82,10 +82,6 @@ class MemoryExtractor:
             else:
                 raise UnexpectedCall("Mem0 left out a fact that is new; reinstall mem0ai as pinned")
         return completed
-
-    def _key(self, statement: Any) -> str:
-        key: str = self._hash(statement.text, mem0_role(statement.attributed_to), statement.subject)
-        return key
 
 
 def _adapted(memory_class: type[Any]) -> type[Any]:

@@ -98,6 +98,11 @@ def mem0_role(role: Role) -> str:
     return "assistant" if role == "assistant" else "user"
 
 
+def mem0_subject(role: Role, subject: str) -> str:
+    """What Mem0 tells equal texts apart by: a third party's word is not the owner's."""
+    return f"{role}: {subject}"
+
+
 def observation_date(batch: ExtractionBatch) -> str:
     """The local date of the newest turn, ``YYYY-MM-DD``."""
     newest = max(batch.turns, key=lambda turn: turn.said_at_ms)

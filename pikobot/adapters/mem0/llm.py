@@ -20,7 +20,7 @@ from pikobot.adapters.mem0.candidates import (
     Truncated,
     Unparsable,
 )
-from pikobot.adapters.mem0.extraction_contract import mem0_role, repair_request
+from pikobot.adapters.mem0.extraction_contract import mem0_role, mem0_subject, repair_request
 from pikobot.adapters.mem0.seams import Ended, carrying
 from pikobot.adapters.mem0.validation import Validated, validate_elements
 
@@ -92,7 +92,7 @@ class ExtractionLlm:
                 "id": str(index),
                 "text": candidate.text,
                 "attributed_to": mem0_role(candidate.attributed_to),
-                "subject": candidate.subject,
+                "subject": mem0_subject(candidate.attributed_to, candidate.subject),
                 "linked_memory_ids": [positions[fact_id] for fact_id in candidate.linked_fact_ids],
             }
             for index, candidate in enumerate(validated.candidates)

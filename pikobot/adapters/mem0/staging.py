@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from pikobot.adapters.mem0.candidates import ExtractionBatch, KnownFact, SourceTurn
-from pikobot.adapters.mem0.extraction_contract import earlier_line, mem0_role
+from pikobot.adapters.mem0.candidates import Candidate, ExtractionBatch, KnownFact, SourceTurn
+from pikobot.adapters.mem0.extraction_contract import earlier_line, mem0_role, mem0_subject
 from pikobot.adapters.mem0.seams import Carried
 from pikobot.errors import PikobotError
 
@@ -35,6 +35,13 @@ class Hit:
     id: str
     payload: Mapping[str, str]
     score: float = 1.0
+
+
+def mem0_hash(statement: KnownFact | Candidate, hash_extraction: Any) -> str:
+    """Mem0's own hash; two statements with the same one are the same fact to it."""
+    role = statement.attributed_to
+    fact_hash: str = hash_extraction(statement.text, mem0_role(role), mem0_subject(role, statement.subject))
+    return fact_hash
 
 
 class StagingStore:
@@ -78,8 +85,7 @@ class EarlierTurns:
 
 
 def _hit(fact: KnownFact, hash_extraction: Any) -> Hit:
-    fact_hash = hash_extraction(fact.text, mem0_role(fact.attributed_to), fact.subject)
-    return Hit(fact.fact_id, {"data": fact.text, "hash": fact_hash})
+    return Hit(fact.fact_id, {"data": fact.text, "hash": mem0_hash(fact, hash_extraction)})
 
 
 def _refuse(what: str) -> NoReturn:

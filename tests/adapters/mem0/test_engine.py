@@ -252,6 +252,21 @@ def test_equal_texts_about_different_subjects_each_get_their_vector() -> None:
     ]
 
 
+def test_the_owner_and_a_participant_who_say_the_same_are_two_facts() -> None:
+    owners = turn("src_1", "owner", "Alex", "Mei is a doctor.")
+    bobs = turn("src_2", "participant", "Bob", "Mei is a doctor.", 1)
+    both = [
+        element(text="Mei is a doctor", subject="Mei", evidence=evidence((source_id, "Mei is a doctor.")))
+        for source_id in ("src_2", "src_1")
+    ]
+    known = KnownFact("fact_1", "Mei is a doctor", "participant", "Mei")
+    outcome = extracted(document(*both), batch=ExtractionBatch((owners, bobs), (), (known,)))
+    assert [(found.speaker, found.same_as) for found in outcome.candidates] == [
+        ("Bob", "fact_1"),
+        ("Alex", None),
+    ]
+
+
 def test_only_accepted_texts_are_embedded_and_in_one_call() -> None:
     embedder = LengthEmbedder()
     extract(document(element(), element(evidence=[]), element(text="other")), embedder=embedder)
