@@ -196,6 +196,14 @@ class ExtractionConfig(Section):
     model: Line = Field("", description="Name of the model that extracts; empty: that of [chat].")
     max_jobs_per_hour: int = Field(60, ge=0, le=100_000, description="Most extraction calls in an hour.")
 
+    def chat(self, chat: ChatConfig) -> ChatConfig:
+        """The model that extracts, as the settings of a chat model: another address has other prices."""
+        base_url, model = self.base_url or chat.base_url, self.model or chat.model
+        if (base_url, model) == (chat.base_url, chat.model):
+            return chat
+        unpriced = {"price_input": None, "price_cached_input": None, "price_output": None}
+        return chat.model_copy(update={"base_url": base_url, "model": model, **unpriced})
+
 
 class EmbeddingConfig(Section):
     provider: Literal["openai", "e5", "sentence-transformers", "disabled"] = Field(

@@ -12,27 +12,22 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pikobot.adapters.openai_chat import ChatEndpoint, OpenAIChatModel
-from pikobot.adapters.prices import Prices
 from pikobot.agent import runs
-from pikobot.agent.accounting import Tariff
-from pikobot.agent.context import Room
-from pikobot.agent.executor import Brain
+from pikobot.agent.learner import Learner
 from pikobot.agent.runner import Runner
 from pikobot.agent.runs import interruptions
-from pikobot.channels.operator.methods import OperatorContext, answer, create_context
+from pikobot.brains import chat_brain, learning_brain, learning_limits
+from pikobot.channels.operator.methods import OperatorContext, call_async, create_context
 from pikobot.channels.operator.server import OperatorServer, serve_operator
 from pikobot.channels.terminal.services import TerminalServices
 from pikobot.clock import Clock, SystemClock
 from pikobot.config import Config
-from pikobot.credentials import Credentials
 from pikobot.instance import Instance
+from pikobot.memory import extract
 from pikobot.serving import acquire_serving_lock, prepare_socket_path, remove_socket
 from pikobot.store.connection import Database
 from pikobot.store.prepare import open_database
 from pikobot.store.scopes import owner_scope
-
-MICROUSD = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -65,15 +60,20 @@ async def serving(
         db = open_database(instance.database_path, clock)
         stack.callback(db.close)
         await db.perform_async(runs.recover)
-        model = chat_model(config, credentials, clock)
-        if model is not None:
-            stack.push_async_callback(model.aclose)
+        await db.perform_async(extract.recover_jobs)
+        answers, learns = chat_brain(config, credentials, clock), learning_brain(config, credentials, clock)
+        for brain in (answers, learns):
+            if brain is not None and brain.close is not None:
+                stack.push_async_callback(brain.close)
+        learner = Learner(db, learns, learning_limits(config)) if learns is not None and serves_all else None
         runner = Runner(
             db,
-            None if model is None else brain(config, model),
+            answers,
             owner_scope(),
             message_days=config.retention.message_days,
             serves_all=serves_all,
+            learns=config.extraction.enabled,
+            on_run_ended=learner.wake if learner is not None else None,
         )
         operator = create_context(db, config, credentials, is_served=True)
         stack.callback(remove_socket, instance)
@@ -82,7 +82,7 @@ async def serving(
         stack.push_async_callback(runner.aclose)
         stack.enter_context(_first_failure())
         async with asyncio.TaskGroup() as group:
-            worker = group.create_task(runner.serve(until_idle=until_idle))
+            worker = group.create_task(_work(runner, learner, until_idle=until_idle))
             try:
                 yield Service(instance, config, db, runner, operator, worker)
             finally:
@@ -101,37 +101,16 @@ def _first_failure() -> Iterator[None]:
         raise first from None
 
 
-def chat_model(config: Config, credentials: Credentials, clock: Clock) -> OpenAIChatModel | None:
-    """The configured chat model; None in recall mode. Nothing is contacted."""
-    if not config.chat.is_model_on(has_key=credentials.chat_api_key is not None):
-        return None
-    key = credentials.chat_api_key
-    endpoint = ChatEndpoint(
-        base_url=config.chat.base_url,
-        model=config.chat.model,
-        api_key=None if key is None else key.reveal(),
-        key_variable=credentials.origins.get("chat_api_key", "PIKOBOT_CHAT_API_KEY"),
-    )
-    return OpenAIChatModel(endpoint, silence_timeout_s=config.chat.timeout_s, clock=clock)
-
-
-def brain(config: Config, model: OpenAIChatModel) -> Brain:
-    """The model with what it may cost and how much fits into it."""
-    prices = config.chat.prices()
-    room = Room.of(context_tokens=config.chat.context_tokens, max_output_tokens=config.chat.max_output_tokens)
-    tariff = Tariff(
-        model=model.name,
-        prices=None
-        if prices is None
-        else Prices.per_million(prices.input, prices.cached_input, prices.output),
-        price_remedy=config.chat.price_remedy(),
-        limits=runs.Limits(
-            run_microusd=int(config.budget.run_usd * MICROUSD),
-            workspace_month_microusd=int(config.budget.workspace_usd_per_month * MICROUSD),
-        ),
-        max_output_tokens=room.output_tokens,
-    )
-    return Brain(model=model, tariff=tariff, room=room, run_timeout_s=config.chat.run_timeout_s)
+async def _work(runner: Runner, learner: Learner | None, *, until_idle: bool) -> None:
+    """Answer and learn side by side; until idle, first all answers, then what they left to be learned."""
+    if until_idle or learner is None:
+        await runner.serve(until_idle=until_idle)
+        if learner is not None:
+            await learner.serve(until_idle=True)
+        return
+    async with asyncio.TaskGroup() as group:
+        group.create_task(runner.serve())
+        group.create_task(learner.serve())
 
 
 def terminal_services(service: Service) -> TerminalServices:
@@ -139,7 +118,7 @@ def terminal_services(service: Service) -> TerminalServices:
     db, operator = service.db, service.operator
 
     async def ask_operator(method: str, params: dict[str, object]) -> dict[str, Any]:
-        return await db.read_async(answer, operator, method, params)
+        return await call_async(operator, method, params)
 
     async def threads() -> list[dict[str, object]]:
         listed = await ask_operator("threads.list", {"scope": str(owner_scope())})

@@ -5,7 +5,7 @@ and emits `RunEnded` last. What the provider may have charged for is never asked
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from pikobot.adapters.chat import ChatCallFailed, ChatModel, Message, StopReason, ToolCall
@@ -28,12 +28,13 @@ from pikobot.store.sources import SourceId
 
 @dataclass(frozen=True)
 class Brain:
-    """A chat model with its tariff and its room; in recall mode there is none."""
+    """A chat model with its tariff and its room; in recall mode there is none. ``close`` ends its connections."""
 
     model: ChatModel
     tariff: Tariff
     room: Room
     run_timeout_s: float
+    close: Callable[[], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,10 @@ class Outcome:
 class Executor:
     """Answers the runs of one instance; holds no state of its own."""
 
-    def __init__(self, db: Database, brain: Brain | None) -> None:
+    def __init__(self, db: Database, brain: Brain | None, *, learns: bool = False) -> None:
         self._db = db
         self._brain = brain
+        self._learns = learns
 
     async def execute(self, claimed: Claimed, emit: Emit) -> None:
         """Answer a claimed run to its end. A cancellation is the caller's to record (`runs.finish`, `interrupt`).
@@ -118,7 +120,12 @@ class Executor:
         if outcome.text:
             result = Result(outcome.text, "recall" if self._brain is None else "model", outcome.is_partial)
         state = await self._db.perform_async(
-            runs.finish, claimed, outcome.state, result, error_code=outcome.error_code
+            runs.finish,
+            claimed,
+            outcome.state,
+            result,
+            error_code=outcome.error_code,
+            learns=self._learns,
         )
         if state is None:
             raise RunFenced

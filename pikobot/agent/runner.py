@@ -75,7 +75,15 @@ class Runner:
     """Executes the runs of an instance while `serve` runs."""
 
     def __init__(
-        self, db: Database, brain: Brain | None, owner: Scope, *, message_days: int, serves_all: bool
+        self,
+        db: Database,
+        brain: Brain | None,
+        owner: Scope,
+        *,
+        message_days: int,
+        serves_all: bool,
+        learns: bool = False,
+        on_run_ended: Callable[[], None] | None = None,
     ) -> None:
         """``serves_all`` False: only threads that were asked in are worked on (a single question)."""
         self._db = db
@@ -83,7 +91,8 @@ class Runner:
         self._owner = owner
         self._message_days = message_days
         self._serves_all = serves_all
-        self._executor = Executor(db, brain)
+        self._executor = Executor(db, brain, learns=learns)
+        self._on_run_ended = on_run_ended
         self._asked_threads: dict[ThreadId, None] = {}
         self._answerings: dict[RunId, Answering] = {}
         self._executions: dict[RunId, _Execution] = {}
@@ -297,6 +306,8 @@ class Runner:
         emit(ended)
 
     def _end(self, run_id: RunId, ended: events.RunEnded) -> None:
+        if self._on_run_ended is not None:
+            self._on_run_ended()
         answering = self._answerings.pop(run_id, None)
         if answering is not None:
             answering.emit(ended)

@@ -8,12 +8,13 @@ taken over commits nothing. A value says so; nothing raises for it.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from pikobot.adapters.chat import Message
 from pikobot.agent.context import Context, Room, build_context
 from pikobot.clock import local_utc_offset_min
-from pikobot.errors import BudgetExceeded, NotFound, PikobotError, ProviderError
+from pikobot.errors import NotFound, PikobotError, ProviderError
+from pikobot.memory.extract import queue_sources
+from pikobot.memory.spending import check_budget, month_start_ms
 from pikobot.store import leases, runs
 from pikobot.store.attempts import (
     AttemptId,
@@ -34,6 +35,7 @@ from pikobot.store.sources import (
     NewSource,
     Origin,
     Source,
+    SourceId,
     earliest_expiry,
     insert_source,
     link_dependencies,
@@ -198,9 +200,9 @@ def begin_attempt(
         if lease is not None and not leases.holds(tx, lease):
             return None
         of_run = spent_microusd if new.run_id is None else run_spending(tx, new.run_id)
-        _check_budget("budget.run_usd", of_run, new.reserved_microusd, limits.run_microusd)
+        check_budget("budget.run_usd", of_run, new.reserved_microusd, limits.run_microusd)
         of_month = workspace_spending(tx, new.workspace, since_ms=month_start_ms(now_ms)).counted_microusd
-        _check_budget(
+        check_budget(
             "budget.workspace_usd_per_month", of_month, new.reserved_microusd, limits.workspace_month_microusd
         )
         return insert_attempt(tx, new, now_ms=now_ms)
@@ -240,18 +242,29 @@ def keep_results(db: Database, lease: Lease, results: Sequence[Message]) -> bool
 
 
 def finish(
-    db: Database, claimed: Claimed, state: State, result: Result | None, *, error_code: str | None = None
+    db: Database,
+    claimed: Claimed,
+    state: State,
+    result: Result | None,
+    *,
+    error_code: str | None = None,
+    learns: bool = False,
 ) -> State | None:
     """Commit the answer and end the run, in one transaction; None, and nothing kept, when the run is lost.
 
-    Returns the state it ended in: a failed run with a call that may have charged ends as 'unknown'.
+    Returns the state it ended in: a failed run with a call that may have charged ends as 'unknown'. ``learns``
+    queues what was said for extraction when the run succeeded.
     """
     now_ms = db.clock.now_ms()
     with db.write("finish a run") as tx:
         if not leases.holds(tx, claimed.lease):
             return None
+        said = [claimed.request.id]
         if result is not None:
-            _insert_answer(tx, db, claimed, result, now_ms)
+            said.append(_insert_answer(tx, db, claimed, result, now_ms))
+        if learns and state is State.SUCCEEDED:
+            sources = load_sources(tx, said, now_ms=now_ms).values()
+            queue_sources(tx, sources, run_id=claimed.run.id, clock=db.clock)
         return _end(tx, claimed.lease, state, error_code, now_ms)
 
 
@@ -305,12 +318,6 @@ def interruptions(conn: Connection, thread_public_id: str) -> list[str]:
     ]
 
 
-def month_start_ms(now_ms: int) -> int:
-    """The first millisecond of the calendar month, UTC: budgets of a workspace count from there."""
-    now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    return int(datetime(now.year, now.month, 1, tzinfo=UTC).timestamp()) * 1000
-
-
 def _thread_of(tx: Connection, request: Request, db: Database) -> Thread:
     if request.thread_id is not None:
         thread = find_thread_by_public_id(tx, request.thread_id)
@@ -328,7 +335,7 @@ def _request_of(tx: Connection, run_id: RunId, now_ms: int) -> Source | None:
     return None if source_id is None else load_sources(tx, [source_id], now_ms=now_ms).get(source_id)
 
 
-def _insert_answer(tx: Connection, db: Database, claimed: Claimed, result: Result, now_ms: int) -> None:
+def _insert_answer(tx: Connection, db: Database, claimed: Claimed, result: Result, now_ms: int) -> SourceId:
     read_by_tools = set(runs.cited_sources(tx, claimed.run.id)) - set(claimed.context.shown)
     depends_on = {*claimed.context.depends_on, *read_by_tools}
     answer = insert_source(
@@ -349,6 +356,7 @@ def _insert_answer(tx: Connection, db: Database, claimed: Claimed, result: Resul
         db.clock,
     )
     link_dependencies(tx, answer, depends_on)
+    return answer
 
 
 def _end(tx: Connection, lease: Lease, state: State, error_code: str | None, now_ms: int) -> State:
@@ -372,11 +380,3 @@ def _end_cut_off(tx: Connection, lease: Lease, now_ms: int) -> State:
 def _may_have_charged(tx: Connection, run_id: RunId, now_ms: int) -> bool:
     """Whether a call of the run is under way, or ended unknown before the run could be ended with it."""
     return mark_started_unknown(tx, run_id=run_id, now_ms=now_ms) > 0 or has_unknown_attempt(tx, run_id)
-
-
-def _check_budget(key: str, counted: int, reserved: int, ceiling: int) -> None:
-    if counted + reserved > ceiling:
-        raise BudgetExceeded(
-            f"the call may cost up to ${reserved / 1e6:.6f} and ${counted / 1e6:.6f} of {key} "
-            f"(${ceiling / 1e6:.6f}) are used: raise {key} with `pikobot init --set {key}=…`, or wait"
-        )

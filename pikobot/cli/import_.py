@@ -34,14 +34,20 @@ def import_(format_name: str, file: str, root: Path, *, clock: Clock | None = No
         raise UsageError(f"{format_name!r:.60} is not an import format; known are {', '.join(FORMATS)}")
     clock = clock or SystemClock()
     instance = open_instance(root)
-    message_days = instance.load_config().retention.message_days
+    config = instance.load_config()
     with (
         _opened(file) as stream,
         acquire_serving_lock(instance, clock),
         contextlib.closing(open_database(instance.database_path, clock)) as db,
         _progress(stream) as on_progress,
     ):
-        report = import_jsonl(db, stream, message_days=message_days, on_progress=on_progress)
+        report = import_jsonl(
+            db,
+            stream,
+            message_days=config.retention.message_days,
+            learns=config.extraction.enabled and config.memory.extract_imports,
+            on_progress=on_progress,
+        )
     for problem in report.problems:
         sys.stderr.write(f"line {problem.line}: {problem.reason}\n")
     unnamed = report.bad + report.changed - len(report.problems)

@@ -16,13 +16,22 @@ from typing import BinaryIO, get_args
 
 from pikobot.clock import Clock, local_utc_offset_min
 from pikobot.errors import UsageError
+from pikobot.memory.extract import queue_sources
 from pikobot.memory.moments import Moment, parse_moment
 from pikobot.memory.params import named_key
 from pikobot.store.connection import Connection, Database
 from pikobot.store.listing import StoredRecord, find_record, is_identity_erased
 from pikobot.store.prepare import identity_key
 from pikobot.store.scopes import MAIN_WORKSPACE, ScopeId, ensure_scope, owner_scope
-from pikobot.store.sources import NewSource, Role, content_hash, insert_source, record_identity
+from pikobot.store.sources import (
+    NewSource,
+    Role,
+    SourceId,
+    content_hash,
+    insert_source,
+    load_sources,
+    record_identity,
+)
 from pikobot.store.threads import ThreadId, ensure_thread
 from pikobot.text import clean_text, parse_json
 
@@ -85,11 +94,13 @@ def import_jsonl(
     stream: BinaryIO,
     *,
     message_days: int = 0,
+    learns: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> ImportReport:
     """Store every record of the stream; not from the event loop or the writer thread.
 
-    ``message_days`` is the retention: older records are left out, newer ones expire (0: keep).
+    ``message_days`` is the retention: older records are left out, newer ones expire (0: keep). ``learns`` queues
+    what is added for extraction, with the records in one transaction.
     ``on_progress`` gets the number of bytes read so far, about once a batch.
     """
     report = ImportReport()
@@ -104,11 +115,11 @@ def import_jsonl(
         except UsageError as error:
             batch.append(Problem(number, str(error)))
         if len(batch) >= BATCH_RECORDS or consumed - batch_start >= BATCH_BYTES:
-            db.perform(_store_batch, batch, report, message_days)
+            db.perform(_store_batch, batch, report, message_days, learns)
             batch, batch_start = [], consumed
             if on_progress is not None:
                 on_progress(consumed)
-    db.perform(_store_batch, batch, report, message_days)
+    db.perform(_store_batch, batch, report, message_days, learns)
     if on_progress is not None:
         on_progress(consumed)
     return report
@@ -193,22 +204,26 @@ class _Batch:
     key: bytes
     message_days: int
     counted: ImportReport
-    places: dict[tuple[str, str], tuple[ScopeId, ThreadId]]
+    places: dict[tuple[str, str], tuple[ScopeId, ThreadId]] = field(default_factory=dict)
+    added: dict[ThreadId, list[SourceId]] = field(default_factory=dict)
 
 
 def _store_batch(
-    db: Database, lines: list[ImportRecord | Problem], report: ImportReport, message_days: int
+    db: Database, lines: list[ImportRecord | Problem], report: ImportReport, message_days: int, learns: bool
 ) -> None:
     """One transaction; counts into the report only what it has committed."""
     counted = ImportReport()
     with db.write("import records") as tx:
-        batch = _Batch(tx, db.clock, identity_key(tx), message_days, counted, {})
+        batch = _Batch(tx, db.clock, identity_key(tx), message_days, counted)
         for line in lines:
             if isinstance(line, Problem):
                 counted.bad += 1
                 counted.problems.append(line)
             else:
                 _store_record(batch, line)
+        for source_ids in batch.added.values() if learns else ():
+            sources = load_sources(tx, source_ids, now_ms=db.clock.now_ms())
+            queue_sources(tx, sources.values(), run_id=None, clock=db.clock)
     report.added += counted.added
     report.already_there += counted.already_there
     report.erased += counted.erased
@@ -234,7 +249,9 @@ def _store_record(batch: _Batch, record: ImportRecord) -> None:
     elif expires_at_ms is not None and expires_at_ms <= now_ms:
         batch.counted.expired += 1
     else:
-        insert_source(batch.tx, _source(batch, record, moment, identity, expires_at_ms), batch.clock)
+        new = _source(batch, record, moment, identity, expires_at_ms)
+        source_id = insert_source(batch.tx, new, batch.clock)
+        batch.added.setdefault(new.thread_id, []).append(source_id)
         batch.counted.added += 1
 
 

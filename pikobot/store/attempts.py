@@ -35,6 +35,7 @@ class NewAttempt:
     purpose: str
     model: str
     reserved_microusd: int
+    job_id: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +60,10 @@ def insert_attempt(conn: Connection, new: NewAttempt, *, now_ms: int) -> Attempt
     """Record a call that is about to be made. Caller holds write and has checked the budgets in it."""
     conn.execute(
         """
-        INSERT INTO attempts (run_id, workspace, purpose, model, state, reserved_microusd, started_at_ms)
-        VALUES (?, ?, ?, ?, 'started', ?, ?)
+        INSERT INTO attempts (run_id, job_id, workspace, purpose, model, state, reserved_microusd, started_at_ms)
+        VALUES (?, ?, ?, ?, ?, 'started', ?, ?)
         """,
-        (new.run_id, new.workspace, new.purpose, new.model, new.reserved_microusd, now_ms),
+        (new.run_id, new.job_id, new.workspace, new.purpose, new.model, new.reserved_microusd, now_ms),
     )
     return AttemptId(conn.last_insert_rowid())
 
@@ -94,14 +95,19 @@ def finish_attempt(conn: Connection, attempt_id: AttemptId, outcome: AttemptOutc
     return conn.changes() == 1
 
 
-def mark_started_unknown(conn: Connection, *, run_id: int | None, now_ms: int) -> int:
-    """Calls of a run that a crash or a cancellation cut off: their outcome can't be known. Caller holds write."""
+def mark_started_unknown(
+    conn: Connection, *, run_id: int | None = None, job_id: int | None = None, now_ms: int
+) -> int:
+    """Calls that a crash or a cancellation cut off: their outcome can't be known. Caller holds write.
+
+    Those of a run, of a job, or, with neither, of ephemeral requests.
+    """
     conn.execute(
         """
         UPDATE attempts SET state = 'unknown', error_code = 'interrupted', finished_at_ms = :now
-        WHERE state = 'started' AND run_id IS :run
+        WHERE state = 'started' AND run_id IS :run AND job_id IS :job
         """,
-        {"run": run_id, "now": now_ms},
+        {"run": run_id, "job": job_id, "now": now_ms},
     )
     return conn.changes()
 
@@ -129,3 +135,20 @@ def workspace_spending(conn: Connection, workspace: str, *, since_ms: int) -> Sp
         (workspace, since_ms),
     ).fetchone()
     return Spending(int(row[0]), int(row[1])) if row else Spending(0, 0)
+
+
+def purpose_spending(conn: Connection, purpose: str, *, since_ms: int) -> int:
+    """Micro-dollars that count against a budget for one purpose since a moment."""
+    row = conn.execute(
+        f"SELECT coalesce({_COUNTED}, 0) FROM attempts WHERE purpose = ? AND started_at_ms >= ?",
+        (purpose, since_ms),
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def count_attempts(conn: Connection, purpose: str, *, since_ms: int) -> int:
+    """How many calls were begun for one purpose since a moment."""
+    row = conn.execute(
+        "SELECT count(*) FROM attempts WHERE purpose = ? AND started_at_ms >= ?", (purpose, since_ms)
+    ).fetchone()
+    return int(row[0]) if row else 0

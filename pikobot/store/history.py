@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pikobot.store.connection import MAX_INTEGER, Connection
 from pikobot.store.runs import RunId
 from pikobot.store.scopes import ScopeId
-from pikobot.store.sources import SourceId
+from pikobot.store.sources import Source, SourceId
 from pikobot.store.threads import ThreadId
 
 
@@ -92,3 +92,23 @@ def conversation_before(
         ContextEntry(SourceId(row[0]), row[1], bool(row[2]), None if row[3] is None else RunId(row[3]))
         for row in rows
     ]
+
+
+def messages_before(conn: Connection, source: Source, *, now_ms: int, limit: int) -> list[SourceId]:
+    """The messages said last before a source in its thread, in the order in which they were said."""
+    rows = conn.execute(
+        """
+        SELECT id FROM sources
+        WHERE thread_id = :thread AND kind = 'message' AND (said_at_ms, id) < (:said_at, :id)
+          AND (expires_at_ms IS NULL OR expires_at_ms > :now)
+        ORDER BY said_at_ms DESC, id DESC LIMIT :limit
+        """,
+        {
+            "thread": source.thread_id,
+            "said_at": source.said_at_ms,
+            "id": source.id,
+            "now": now_ms,
+            "limit": limit,
+        },
+    )
+    return [SourceId(row[0]) for row in rows][::-1]

@@ -96,9 +96,9 @@ def retry(conn: Connection, lease: Lease, *, not_before_ms: int, error_code: str
     return _requeue(conn, lease, not_before_ms=not_before_ms, error_code=error_code, claims=lease.claims)
 
 
-def release(conn: Connection, lease: Lease) -> bool:
+def release(conn: Connection, lease: Lease, *, not_before_ms: int = 0) -> bool:
     """Give the row back as if it had not been claimed; False when the lease is lost."""
-    return _requeue(conn, lease, not_before_ms=0, error_code=None, claims=lease.claims - 1)
+    return _requeue(conn, lease, not_before_ms=not_before_ms, error_code=None, claims=lease.claims - 1)
 
 
 def _requeue(
