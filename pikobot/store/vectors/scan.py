@@ -1,0 +1,164 @@
+"""The exact scan: int8 blocks first, float32 rows of what they cannot rule out, float64 scores.
+
+    eligible blocks ─▶ slot filter ─▶ int8 products ─▶ intervals ─▶ survivors ─▶ exact scores ─▶ the k best
+
+The result is the k best of a full comparison in float64 (`quantize.cosines`), ties by kind and id of the
+owner: an interval is dropped only when it proves that the vector is not among them. A block is read into one
+reused buffer, so memory is bounded by a block and the survivors; between blocks the caller may stop the scan.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import apsw
+import numpy as np
+import numpy.typing as npt
+
+from pikobot.errors import InvalidParams
+from pikobot.store.connection import Connection
+from pikobot.store.vectors.blocks import Block, block_data, list_blocks, read_slots
+from pikobot.store.vectors.eligibility import EVERYTHING, Eligibility, SlotFilter
+from pikobot.store.vectors.kernel import choose_kernel
+from pikobot.store.vectors.means import load_mean
+from pikobot.store.vectors.profiles import SetId, load_set
+from pikobot.store.vectors.quantize import QuantizedQuery, checked_vector
+from pikobot.store.vectors.reading import BlockReader
+from pikobot.store.vectors.records import Float32s, Float64s, Int64s, VectorHit
+from pikobot.store.vectors.rescoring import best_hits
+from pikobot.store.vectors.survivors import Survivors, k_highest
+
+MAX_K = 10_000
+# Far above the rounding of float64 sums of 16,384 terms, far below any difference that int8 can see.
+ROUNDING = 1e-9
+# Covers the float32 rounding of a bound: five operations on numbers that stay below five.
+FILTER_MARGIN = 4e-6
+# A block with fewer eligible slots than one in so many is not read: the rows themselves are cheaper.
+SPARSE = 50
+# So many vectors of a block are narrowed down by their own k best before they are refined.
+MANY = 64
+# Steps of SQLite's virtual machine between two questions whether to stop: about a millisecond.
+STATEMENT_STEPS = 20_000
+
+
+def never_stop() -> bool:
+    return False
+
+
+def scan(
+    conn: Connection,
+    set_id: SetId,
+    query: npt.ArrayLike,
+    *,
+    k: int,
+    eligibility: Eligibility = EVERYTHING,
+    should_stop: Callable[[], bool] = never_stop,
+) -> list[VectorHit] | None:
+    """Return the k eligible vectors of the set most similar to the query, best first; None when stopped.
+
+    For a thread with its own read connection. ``should_stop`` is asked before every block and every batch of
+    rows, at least each 2 ms on ordinary machines, and must not block. Raises `InvalidParams` for a query of
+    another dimension or without a direction, and for a k outside 1 … 10,000.
+    """
+    if not 1 <= k <= MAX_K:
+        raise InvalidParams(f"k must be from 1 to {MAX_K}, not {k}")
+    dimension = load_set(conn, set_id).profile.dimension
+    vector = checked_vector(query, dimension)
+    blocks = [
+        block
+        for block in list_blocks(conn, set_id, kinds=eligibility.kinds, scope_ids=eligibility.scope_ids)
+        if block.live
+    ]
+    try:
+        with _interruptible(conn, should_stop):
+            first = _FirstPass(conn, blocks, vector, eligibility, k)
+            return (
+                best_hits(conn, vector, first.survivors, blocks, should_stop)
+                if first.run(should_stop)
+                else None
+            )
+    except apsw.InterruptError:
+        return None
+
+
+@contextmanager
+def _interruptible(conn: Connection, should_stop: Callable[[], bool]) -> Iterator[None]:
+    """Ask during long statements too: a list of a million owners takes its time."""
+    conn.set_progress_handler(should_stop, STATEMENT_STEPS, id=_interruptible)
+    try:
+        yield
+    finally:
+        conn.set_progress_handler(None, id=_interruptible)
+
+
+class _FirstPass:
+    """Goes through the blocks and collects what they cannot rule out."""
+
+    def __init__(
+        self, conn: Connection, blocks: list[Block], vector: Float32s, eligibility: Eligibility, k: int
+    ) -> None:
+        dimension = len(vector)
+        self.survivors = Survivors(k)
+        self._conn = conn
+        self._blocks = blocks
+        self._filter = SlotFilter(conn, eligibility)
+        self._query = QuantizedQuery(vector)
+        self._reader = BlockReader(dimension, max((block.capacity for block in blocks), default=0))
+        self._offsets = {
+            mean_id: self._query.dot(load_mean(conn, mean_id, dimension))
+            for mean_id in {block.mean_id for block in blocks}
+        }
+
+    def run(self, should_stop: Callable[[], bool]) -> bool:
+        """Look at every block; False when stopped."""
+        if not self._blocks:
+            return True
+        with block_data(self._conn, self._blocks[0].id) as blob:
+            for block in self._blocks:
+                if should_stop():
+                    return False
+                blob.reopen(block.id)
+                self._look_at(blob, block)
+        return True
+
+    def _look_at(self, blob: apsw.Blob, block: Block) -> None:
+        eligible: Int64s | None = None
+        if self._filter.restricts(block.kind):
+            slots = read_slots(blob, block.used)
+            eligible = np.flatnonzero(self._filter.eligible(block.kind, slots))
+            if len(eligible) * SPARSE < block.used:
+                self.survivors.add_unseen(block.id, eligible)
+                return
+        self._reader.read(blob, block)
+        offset = self._offsets[block.mean_id]
+        rows = self._not_ruled_out(offset, eligible)
+        if len(rows):
+            score, error = self._measured(offset, rows)
+            kept = score + error >= self.survivors.floor
+            self.survivors.add(block.id, rows[kept], (score - error)[kept], (score + error)[kept])
+
+    def _not_ruled_out(self, offset: float, eligible: Int64s | None) -> Int64s:
+        """The slots in the reader that may be among the k best, by int8 products alone.
+
+        In float32 and in units of the query's scale: a few passes over small arrays are what a block costs
+        beside its products. `FILTER_MARGIN` makes up for the rounding.
+        """
+        block, query, k = self._reader, self._query, self.survivors.k
+        choose_kernel()(query.codes, block.codes, block.dots)
+        middle = block.dots[0] * block.scale
+        reach = query.reach @ block.error_and_norm
+        upper = middle + reach
+        wanted = (self.survivors.floor - offset - FILTER_MARGIN) / query.scale
+        rows: Int64s = (
+            (upper >= wanted).nonzero()[0] if eligible is None else eligible[upper[eligible] >= wanted]
+        )
+        rows = rows[block.scale[rows] > 0]
+        if len(rows) > max(MANY, k):
+            best = float(k_highest(middle[rows] - reach[rows], k).min()) - 2 * FILTER_MARGIN / query.scale
+            rows = rows[upper[rows] >= best]
+        return rows
+
+    def _measured(self, offset: float, rows: Int64s) -> tuple[Float64s, Float64s]:
+        """Scores of slots by the whole query and their codes, and how far they can be from the exact ones."""
+        score = (self._reader.codes[rows] @ self._query.unit) * self._reader.scale[rows]
+        score += offset
+        return score, self._reader.error[rows] + np.float64(ROUNDING)

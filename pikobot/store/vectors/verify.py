@@ -1,0 +1,104 @@
+"""Hold the vector index against itself: rows, slots, bounds, and the zeros that deletion leaves."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import apsw
+import numpy as np
+
+from pikobot.errors import DamagedData
+from pikobot.store.connection import Connection
+from pikobot.store.vectors.blocks import Block, Layout, block_data, list_blocks, read_slots
+from pikobot.store.vectors.means import load_mean
+from pikobot.store.vectors.profiles import VectorSet, list_sets
+from pikobot.store.vectors.quantize import are_bounds_true, lengths
+from pikobot.store.vectors.reading import BlockReader
+from pikobot.store.vectors.rebuild import Stored, stored_vectors
+from pikobot.store.vectors.records import Bools, Float64s
+
+UNIT_TOLERANCE = 1e-5
+REMEDY = "run pikobot reindex"
+
+
+def verify_vectors(conn: Connection) -> list[str]:
+    """Return what is wrong with the vectors, one sentence a finding, [] when nothing is. Changes nothing.
+
+    Checks that every vector is finite and unit and has one slot, in a block of its set, kind and scope, which
+    describes it and whose bounds hold; that every other slot is zero to the last byte; and that every vector
+    of a source has its source, in the same scope.
+    """
+    findings = _check_rows(conn)
+    for vector_set in list_sets(conn):
+        for block in list_blocks(conn, vector_set.id):
+            try:
+                findings += [f"block {block.id} {what}; {REMEDY}" for what in _check(conn, vector_set, block)]
+            except DamagedData as error:
+                findings.append(str(error))
+            except apsw.SQLError:
+                findings.append(f"block {block.id} has no data; {REMEDY}")
+    return findings
+
+
+def _check_rows(conn: Connection) -> list[str]:
+    questions = {
+        "have no values": """
+            SELECT count(*) FROM vectors WHERE id NOT IN (SELECT vector_id FROM vector_values)
+        """,
+        "lie in a block of another set, kind or scope": """
+            SELECT count(*) FROM vectors AS v JOIN vector_blocks AS b ON b.id = v.block_id
+            WHERE (v.set_id, v.owner_kind, v.scope_id) IS NOT (b.set_id, b.owner_kind, b.scope_id)
+        """,
+        "belong to a source that does not exist": """
+            SELECT count(*) FROM vectors
+            WHERE owner_kind = 'source' AND owner_id NOT IN (SELECT id FROM sources)
+        """,
+        "have another scope than their source": """
+            SELECT count(*) FROM vectors AS v JOIN sources AS s ON s.id = v.owner_id
+            WHERE v.owner_kind = 'source' AND v.scope_id <> s.scope_id
+        """,
+    }
+    return [
+        f"{count} vectors {what}; {REMEDY}"
+        for what, sql in questions.items()
+        for (count,) in conn.execute(sql)
+        if count
+    ]
+
+
+def _check(conn: Connection, vector_set: VectorSet, block: Block) -> Iterator[str]:
+    dimension = vector_set.profile.dimension
+    layout = Layout(dimension, block.capacity)
+    reader = BlockReader(dimension, block.capacity)
+    with block_data(conn, block.id) as blob:
+        if blob.length() != layout.total:
+            yield f"has {blob.length()} bytes, not {layout.total}"
+            return
+        slots = read_slots(blob, block.capacity)
+        reader.read(blob, replace(block, used=block.capacity))
+    mean = load_mean(conn, block.mean_id, dimension)
+    is_empty = np.ones(block.capacity, np.bool_)
+    for stored in stored_vectors(conn, block.id, dimension):
+        if stored.places[-1] >= block.used:
+            yield "has a vector outside of the slots in use"
+            return
+        is_empty[stored.places] = False
+        if not np.array_equal(slots[stored.places], stored.slots):
+            yield "describes a vector otherwise than its row"
+        yield from _check_values(stored, reader, mean)
+    if block.capacity - int(is_empty.sum()) != block.live:
+        yield f"counts {block.live} vectors and holds {block.capacity - int(is_empty.sum())}"
+    if any(slots[is_empty].tobytes()) or not _are_zero(reader, is_empty):
+        yield "holds data in an empty slot"
+
+
+def _check_values(stored: Stored, reader: BlockReader, mean: Float64s | None) -> Iterator[str]:
+    if not np.abs(lengths(stored.units) - 1).max() <= UNIT_TOLERANCE:  # also when one is not a number
+        yield "has a vector that is not normalised"
+    elif not are_bounds_true(
+        stored.units, mean, reader.codes[stored.places], reader.bounds[:, stored.places]
+    ):
+        yield "has a bound that does not hold"
+
+
+def _are_zero(reader: BlockReader, places: Bools) -> bool:
+    return not reader.codes[places].any() and not any(reader.bounds[:, places].tobytes())
