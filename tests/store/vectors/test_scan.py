@@ -1,0 +1,249 @@
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pikobot.errors import DamagedData, InvalidParams
+from pikobot.store.connection import Connection, Database
+from pikobot.store.vectors import kernel
+from pikobot.store.vectors import scan as scanning
+from pikobot.store.vectors.placing import delete_vectors, put_vectors
+from pikobot.store.vectors.profiles import SetId, create_set, drop_set, retired_sets, serve_set
+from pikobot.store.vectors.rebuild import rebuild_blocks
+from pikobot.store.vectors.records import Float32s, NewVector, Owner, OwnerKind
+from pikobot.store.vectors.scan import scan
+from pikobot.store.vectors.verify import verify_vectors
+from tests.store.rows import execute, read, scope, write
+from tests.store.vectors.embeddings import (
+    embedded,
+    fact_ids,
+    facts,
+    make_set,
+    profile,
+    put_facts,
+    ranking,
+)
+
+DIMENSION = 24
+
+
+@pytest.fixture(params=["native", "portable"])
+def _kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "portable":
+        monkeypatch.setattr(scanning, "choose_kernel", lambda: kernel.portable_dots)
+
+
+def _difficult(family: str, generator: np.random.Generator, count: int, dimension: int) -> Float32s:
+    rows = embedded(generator, count, dimension)
+    match family:
+        case "duplicates":
+            rows = rows[generator.integers(0, max(count // 10, 1), count)]
+        case "near ties":
+            rows = np.repeat(rows[:1], count, axis=0)
+            column = generator.integers(0, dimension, count)
+            rows[np.arange(count), column] = np.nextafter(rows[np.arange(count), column], np.float32(9))
+        case "one huge dimension":
+            rows[:, 0] = generator.standard_normal(count) * 1e4
+        case "one huge common dimension":
+            rows[:, 0] = 1e6
+        case "tiny":
+            rows *= np.float32(1e-36)
+        case "huge":
+            rows *= np.float32(1e36)
+        case "all equal":
+            rows[:] = rows[0]
+        case "opposite":
+            rows[::2] = -rows[0]
+        case "one-hot":
+            rows = np.eye(dimension, dtype=np.float32)[generator.integers(0, dimension, count)]
+    return rows
+
+
+FAMILIES = (
+    "embeddings",
+    "duplicates",
+    "near ties",
+    "one huge dimension",
+    "one huge common dimension",
+    "tiny",
+    "huge",
+    "all equal",
+    "opposite",
+    "one-hot",
+)
+
+
+def _fresh_set(db: Database, dimension: int) -> SetId:
+    """A set of its own for an example; what the example before left is dropped."""
+
+    def renew(tx: Connection) -> SetId:
+        tx.execute("UPDATE vector_sets SET state = 'retired'")
+        for retired in retired_sets(tx):
+            drop_set(tx, retired.id, max_blocks=1000)
+        return create_set(tx, profile(dimension), now_ms=0).id
+
+    return write(db, renew)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    family=st.sampled_from(FAMILIES),
+    seed=st.integers(0, 2**32),
+    count=st.integers(0, 700),
+    dimension=st.sampled_from([1, 2, 24, 65]),
+    k=st.sampled_from([1, 5, 20, 1000]),
+    asks_for_stored=st.booleans(),
+    is_rebuilt=st.booleans(),
+)
+def test_a_scan_equals_the_full_comparison_whatever_the_vectors_are(
+    shared_db: Database,
+    family: str,
+    seed: int,
+    count: int,
+    dimension: int,
+    k: int,
+    asks_for_stored: bool,
+    is_rebuilt: bool,
+) -> None:
+    db, generator = shared_db, np.random.default_rng(seed)
+    set_id = _fresh_set(db, dimension)
+    rows = _difficult(family, generator, count + 1, dimension)
+    rows[np.abs(rows).max(axis=1) < 1e-37] = 1.0
+    put_facts(db, set_id, rows[:count])
+    gone = [Owner(OwnerKind.FACT, int(i) + 1) for i in np.flatnonzero(generator.random(count) < 0.2)]
+    write(db, delete_vectors, set_id, gone)
+    if is_rebuilt:
+        write(db, rebuild_blocks, set_id)
+    put_facts(db, set_id, rows[: count // 7])  # some come back, some are replaced
+    query = rows[generator.integers(0, count + 1)] if asks_for_stored else rows[count]
+    with db.read() as conn:
+        assert scan(conn, set_id, query, k=k) == ranking(conn, set_id, query, k)
+        assert verify_vectors(conn) == []
+
+
+@pytest.mark.usefixtures("_kernel")
+def test_blocks_of_every_size_are_scanned(db: Database) -> None:
+    set_id = make_set(db, 384)
+    rows = embedded(np.random.default_rng(1), 5_000, 384)
+    for begin, end in ((0, 10), (10, 100), (100, 300), (300, 5_000)):
+        write(db, put_vectors, set_id, facts(rows[begin:end], scope(db), begin + 1))
+    with db.read() as conn:
+        assert len(conn.execute("SELECT DISTINCT capacity FROM vector_blocks").fetchall()) == 3
+        assert conn.execute("SELECT count(DISTINCT mean_id) FROM vector_blocks").fetchall() != [(0,)]
+        for query in embedded(np.random.default_rng(2), 5, 384):
+            assert scan(conn, set_id, query, k=20) == ranking(conn, set_id, query, 20)
+
+
+def test_the_length_of_the_query_does_not_matter(db: Database) -> None:
+    set_id = make_set(db, DIMENSION)
+    rows = embedded(np.random.default_rng(3), 300, DIMENSION)
+    put_facts(db, set_id, rows)
+    with db.read() as conn:
+        found = [
+            fact_ids(scan(conn, set_id, rows[7] * np.float32(factor), k=5)) for factor in (1e-36, 1, 1e36)
+        ]
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] == 8
+
+
+def test_equal_scores_are_ordered_by_kind_and_id_wherever_they_lie(db: Database) -> None:
+    set_id = make_set(db, 2)
+    owners = [Owner(kind, number) for number in (3, 1, 2) for kind in (OwnerKind.SOURCE, OwnerKind.FACT)]
+    for owner in owners:
+        write(db, put_vectors, set_id, [NewVector(owner, scope(db), 0, [1, 1])])
+    hits = read(db, scan, set_id, [1, 1], k=4)
+    assert [hit.owner for hit in hits or []] == sorted(owners)[:4]
+
+
+def test_an_empty_set_has_no_hits(db: Database) -> None:
+    assert read(db, scan, make_set(db, DIMENSION), np.ones(DIMENSION), k=3) == []
+
+
+@pytest.mark.parametrize("query", [[0, 0], [float("nan"), 1], [float("inf"), 1], [1, 2, 3], [1e-43, 0]])
+def test_a_query_without_a_direction_or_of_another_dimension_is_refused(
+    db: Database, query: list[float]
+) -> None:
+    with pytest.raises(InvalidParams):
+        read(db, scan, make_set(db, 2), query, k=3)
+
+
+@pytest.mark.parametrize("k", [0, -1, 10_001])
+def test_a_k_out_of_range_is_refused(db: Database, k: int) -> None:
+    with pytest.raises(InvalidParams, match="k must be"):
+        read(db, scan, make_set(db, 2), [1, 0], k=k)
+
+
+def test_sets_are_never_mixed(db: Database) -> None:
+    old = make_set(db, 4)
+    put_facts(db, old, np.eye(4, dtype=np.float32))
+    new = write(db, lambda tx: create_set(tx, profile(2, "newer"), now_ms=0)).id
+    put_facts(db, new, np.array([[1, 1], [1, 0]], np.float32))
+    write(db, serve_set, new)
+    assert fact_ids(read(db, scan, new, [1, 0], k=9)) == [2, 1]
+    assert fact_ids(read(db, scan, old, [0, 0, 1, 0], k=1)) == [3]
+
+
+def test_a_scan_that_is_stopped_returns_nothing_and_leaves_the_connection_usable(db: Database) -> None:
+    set_id = make_set(db, 384)
+    put_facts(db, set_id, embedded(np.random.default_rng(4), 6_000, 384))
+    asked = 0
+
+    def stop_at_the_second() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked == 2
+
+    query = np.ones(384)
+    with db.read() as conn:
+        assert scan(conn, set_id, query, k=5, should_stop=stop_at_the_second) is None
+        assert asked == 2
+        assert len(scan(conn, set_id, query, k=5) or []) == 5
+    assert db.perform(lambda database: database.truncate_wal())
+
+
+def test_a_scan_sees_the_snapshot_that_it_began_in(db: Database) -> None:
+    set_id = make_set(db, DIMENSION)
+    rows = embedded(np.random.default_rng(5), 400, DIMENSION)
+    put_facts(db, set_id, rows)
+    with db.read() as conn:
+        before = scan(conn, set_id, rows[0], k=400)
+        write(db, delete_vectors, set_id, [Owner(OwnerKind.FACT, i) for i in range(1, 201)])
+        write(db, rebuild_blocks, set_id)
+        assert scan(conn, set_id, rows[0], k=400) == before
+    assert len(read(db, scan, set_id, rows[0], k=400) or []) == 200
+
+
+def test_scans_on_several_threads_agree(db: Database) -> None:
+    set_id = make_set(db, DIMENSION)
+    rows = embedded(np.random.default_rng(6), 2_000, DIMENSION)
+    put_facts(db, set_id, rows)
+    expected = read(db, ranking, set_id, rows[1], 10)
+    found: list[object] = []
+
+    def search() -> None:
+        found.extend(read(db, scan, set_id, rows[1], k=10) for _ in range(5))
+
+    threads = [threading.Thread(target=search) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 15
+
+
+def test_a_slot_that_contradicts_its_row_is_damage_and_not_a_hit(db: Database) -> None:
+    set_id = make_set(db, 2)
+    put_facts(db, set_id, np.eye(2, dtype=np.float32))
+    execute(db, "UPDATE vectors SET owner_id = 77 WHERE owner_id = 1")
+    with pytest.raises(DamagedData, match="reindex"):
+        read(db, scan, set_id, [1, 0], k=1)
+
+
+def test_a_vector_without_values_is_damage(db: Database) -> None:
+    set_id = make_set(db, 2)
+    put_facts(db, set_id, np.eye(2, dtype=np.float32))
+    execute(db, "DELETE FROM vector_values")
+    with pytest.raises(DamagedData, match="reindex"):
+        read(db, scan, set_id, [1, 0], k=1)

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from pikobot.store.connection import Connection, Database
+from pikobot.store.vectors.placing import put_vectors
+from pikobot.store.vectors.records import NewVector, Owner, OwnerKind
+from pikobot.store.vectors.verify import verify_vectors
+from tests.store.rows import execute, read, scope, source, thread, write
+from tests.store.vectors.embeddings import SECOND_SCOPE, embedded, make_set, put_facts
+
+DIMENSION = 8
+
+
+@pytest.fixture
+def _filled(db: Database) -> None:
+    put_facts(db, make_set(db, DIMENSION), embedded(np.random.default_rng(1), 40, DIMENSION))
+
+
+@pytest.mark.usefixtures("_filled")
+def test_what_was_written_has_nothing_wrong(db: Database) -> None:
+    assert read(db, verify_vectors) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "finding"),
+    [
+        ("DELETE FROM vector_values WHERE vector_id = 3", "have no values"),
+        ("UPDATE vectors SET owner_id = 900 WHERE id = 3", "describes a vector otherwise"),
+        ("UPDATE vectors SET at_ms = 900 WHERE id = 3", "describes a vector otherwise"),
+        ("UPDATE vectors SET owner_kind = 'document' WHERE id = 3", "another set, kind or scope"),
+        ("UPDATE vectors SET slot = 50 WHERE id = 3", "outside of the slots in use"),
+        ("UPDATE vector_blocks SET live = live - 1", "counts 39 vectors and holds 40"),
+        ("UPDATE vector_values SET unit = zeroblob(32) WHERE vector_id = 3", "not normalised"),
+        ("UPDATE vector_block_data SET data = zeroblob(10)", "has 10 bytes"),
+        ("DELETE FROM vector_block_data", "has no data"),
+        ("DELETE FROM vectors WHERE id = 3", "holds data in an empty slot"),
+    ],
+)
+@pytest.mark.usefixtures("_filled")
+def test_damage_is_found(db: Database, damage: str, finding: str) -> None:
+    execute(db, damage)
+    assert finding in "\n".join(read(db, verify_vectors))
+
+
+@pytest.mark.usefixtures("_filled")
+def test_every_flipped_byte_of_a_block_that_matters_is_found(db: Database) -> None:
+    """Bounds may become looser without doing harm; everything else has to be what it was."""
+    (length,) = read(
+        db, lambda conn: conn.execute("SELECT length(data) FROM vector_block_data").fetchone()
+    ) or (0,)
+    codes_at = 64 * (24 + 12)
+    assert length == codes_at + 64 * DIMENSION
+    for offset in (*range(0, 64 * 24, 23), *range(codes_at, length, 7)):
+        _flip(db, offset)
+        assert read(db, verify_vectors) != [], offset
+        _flip(db, offset)
+    assert read(db, verify_vectors) == []
+
+
+def _flip(db: Database, offset: int) -> None:
+    def flip(tx: Connection) -> None:
+        with tx.blob_open("main", "vector_block_data", "data", 1, True) as blob:
+            blob.seek(offset)
+            byte = blob.read(1)[0]
+            blob.seek(offset)
+            blob.write(bytes([byte ^ 0x40]))
+
+    write(db, flip)
+
+
+def test_a_vector_without_its_source_or_in_another_scope_is_found(db: Database) -> None:
+    set_id = make_set(db, 2)
+    first = source(db, thread(db), "我喜欢茶。")
+    new = [
+        NewVector(Owner(OwnerKind.SOURCE, first), scope(db, SECOND_SCOPE), 0, [1, 0]),
+        NewVector(Owner(OwnerKind.SOURCE, first + 1), scope(db), 0, [0, 1]),
+    ]
+    write(db, put_vectors, set_id, new)
+    assert read(db, verify_vectors) == [
+        "1 vectors belong to a source that does not exist; run pikobot reindex",
+        "1 vectors have another scope than their source; run pikobot reindex",
+    ]
