@@ -40,6 +40,7 @@ T = TypeVar("T")
 READ_CONNECTIONS = 4
 BUSY_TIMEOUT_MS = 10_000
 PAGE_SIZE = 16_384
+READ_MMAP_BYTES = 1 << 40  # the whole file: a scan of the vectors is three times faster than by read calls
 MAX_INTEGER = 2**63 - 1  # of SQLite
 
 
@@ -252,6 +253,7 @@ def connect(path: Path) -> Connection:
 def _connect_reader(path: Path) -> Connection:
     conn = connect(path)
     conn.execute("PRAGMA query_only = ON")
+    conn.execute(f"PRAGMA mmap_size = {READ_MMAP_BYTES}").fetchall()
     return conn
 
 

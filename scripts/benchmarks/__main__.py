@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-NAMES = {"recall": "recall", "import": "import_", "startup": "startup"}
+NAMES = {"vectors": "vectors", "recall": "recall", "import": "import_", "startup": "startup"}
 
 
 def shared_data() -> Path:

@@ -107,7 +107,9 @@ def _fill(db: Database, data: Data) -> SetId:
     times = np.random.default_rng(8).permutation(count)
     with db.write("make the set") as tx:
         for scope_id in range(1, len(SCOPE_SHARES) + 1):
-            tx.execute("INSERT INTO scopes VALUES (?, 'private', 'main', 'b', 'c', ?)", (scope_id, str(scope_id)))
+            tx.execute(
+                "INSERT INTO scopes VALUES (?, 'private', 'main', 'b', 'c', ?)", (scope_id, str(scope_id))
+            )
         profile = Profile(provider="bench", model="synthetic", dimension=dimension, prefix_rule="none")
         set_id = create_set(tx, profile, now_ms=0).id
     for begin in range(0, count, BATCH):
@@ -117,7 +119,10 @@ def _fill(db: Database, data: Data) -> SetId:
                 set_id,
                 [
                     NewVector(
-                        Owner(OwnerKind.SOURCE, i + 1), ScopeId(int(scopes[i])), int(times[i]), data.vectors[i]
+                        Owner(OwnerKind.SOURCE, i + 1),
+                        ScopeId(int(scopes[i])),
+                        int(times[i]),
+                        data.vectors[i],
                     )
                     for i in range(begin, min(begin + BATCH, count))
                 ],
