@@ -71,7 +71,8 @@ def _memory_search(conn: Connection, params: SearchParams, scope: ToolScope) -> 
         now_ms=scope.db.clock.now_ms(),
         exclude=() if scope.request_id is None else (scope.request_id,),
     )
-    return Reading(page.as_json(), tuple(record.source.id for record in page.records))
+    ids = dict.fromkeys(source_id for record in page.records for source_id in record.source_ids)
+    return Reading(page.as_json(), tuple(ids))
 
 
 def _source_read(conn: Connection, params: ReadParams, scope: ToolScope) -> Reading:

@@ -44,6 +44,23 @@ def after_ms(text: str) -> int:
     return _resolved(datetime.combine(next_day, time())).at_ms
 
 
+def canonical(text: str) -> str:
+    """A date or date-time in the one form that is stored: ``2024-03-02``, or to the second, with its offset if any.
+
+    Raises `ValueError`, whose message doesn't repeat the text.
+    """
+    parse_moment(text)
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        return datetime.fromisoformat(text).isoformat(timespec="seconds")
+
+
+def day_of(text: str) -> str:
+    """The calendar day that a date or date-time names as it is written."""
+    return datetime.fromisoformat(text).date().isoformat()
+
+
 def _resolved(moment: datetime) -> Moment:
     aware = moment.astimezone() if moment.tzinfo is None else moment
     offset = aware.utcoffset() or timedelta()

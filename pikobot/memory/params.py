@@ -4,6 +4,7 @@ Parsed JSON becomes a pydantic model here; a refusal names the wrong keys and ne
 be somebody's words.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
@@ -17,6 +18,8 @@ DEFAULT_LIMIT = 10
 MAX_LIMIT = 50
 MAX_ERRORS_NAMED = 5
 MAX_KEY_CHARS_NAMED = 64
+MAX_TAG_CHARS = 48
+TAG_PATTERN = "^[a-z0-9]+(-[a-z0-9]+)*$"
 
 
 def storable(text: str) -> str:
@@ -26,6 +29,11 @@ def storable(text: str) -> str:
     return text
 
 
+def is_tag(text: str) -> bool:
+    """Lowercase ASCII words and dashes, at most 48 characters."""
+    return len(text) <= MAX_TAG_CHARS and re.fullmatch(TAG_PATTERN, text) is not None
+
+
 def _moment(text: str) -> str:
     moments.parse_moment(text)
     return text
@@ -33,7 +41,7 @@ def _moment(text: str) -> str:
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(storable)]
 MomentText = Annotated[str, Field(max_length=64), AfterValidator(_moment)]
-Tag = Annotated[str, Field(max_length=48, pattern="^[a-z0-9]+(-[a-z0-9]+)*$")]
+Tag = Annotated[str, Field(max_length=MAX_TAG_CHARS, pattern=TAG_PATTERN)]
 Cursor = Annotated[str, Field(max_length=cursors.MAX_CURSOR_CHARS)]
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pikobot.clock import iso_time
+from pikobot.store import facts
+from pikobot.store.facts import Fact
+from pikobot.store.literal import excerpt
 from pikobot.store.sources import Kind, Origin, Role, Source
 
 RecordType = Literal["fact", "source", "document", "conversation"]
 Json = dict[str, object]
 
 SCORE_DIGITS = 6
+MAX_QUOTE_CHARS = 2_000
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,10 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One thing remembered. A source is its own evidence, has no basis, kind, tags or entities."""
+    """One thing remembered. A source is its own evidence, has no basis, kind, tags or entities.
+
+    ``source_ids`` are all that it rests on, by public id: who reads the record has read those.
+    """
 
     id: str
     type: RecordType
@@ -51,6 +58,7 @@ class Record:
     scope: str
     time: str
     source: Evidence
+    source_ids: tuple[str, ...]
     score: float | None = None
     basis: str | None = None
     kind: str | None = None
@@ -153,8 +161,49 @@ def source_record(source: Source, scope: str, *, text: str, score: float | None 
         status="stored",
         scope=scope,
         time=time,
-        source=Evidence(source.public_id, source.external_id, source.role, source.speaker, time, text),
+        source=quoting(source, text),
+        source_ids=(source.public_id,),
     )
+
+
+def fact_record(
+    fact: Fact, scope: str, *, quoted_id: int | None = None, score: float | None = None
+) -> Record:
+    """The record of a fact, with the quote from the given source, else with its first evidence."""
+    of_source = [each for each in fact.evidence if each.source.id == quoted_id]
+    shown = (of_source or fact.evidence)[0]
+    return Record(
+        id=fact.public_id,
+        type="fact",
+        text=fact.text,
+        is_truncated=False,
+        score=score,
+        basis=fact.basis,
+        status=fact.status,
+        kind=fact.kind,
+        tags=fact.tags,
+        entities=fact.entities,
+        scope=scope,
+        time=fact_time(fact),
+        source=evidence_quote(shown),
+        source_ids=tuple(source.public_id for source in fact.sources),
+    )
+
+
+def evidence_quote(evidence: facts.Evidence) -> Evidence:
+    return quoting(evidence.source, excerpt(evidence.quote, (0, 0), MAX_QUOTE_CHARS))
+
+
+def quoting(source: Source, quote: str) -> Evidence:
+    return Evidence(
+        source.public_id, source.external_id, source.role, source.speaker, source_time(source), quote
+    )
+
+
+def fact_time(fact: Fact) -> str:
+    """When it happened, else when it was said last."""
+    newest = max((each.source for each in fact.evidence), key=lambda source: source.said_at_ms)
+    return fact.event_time or source_time(newest)
 
 
 def source_time(source: Source) -> str:

@@ -2,7 +2,7 @@
 
 Each function is one read of the caller's snapshot. Eligibility (scope, time, expiry) is decided in SQL before
 ranking, and nothing is returned that the same snapshot doesn't hold. Every type of memory contributes one
-ranking of `Candidate`s, and `_merged` makes one list of them.
+ranking of `Candidate`s, and `fusion` makes one list of them.
 """
 
 import re
@@ -15,15 +15,28 @@ from pydantic import AfterValidator, Field, model_validator
 from pikobot.clock import iso_time
 from pikobot.errors import InvalidParams, NotFound
 from pikobot.memory import cursors, moments
+from pikobot.memory.fusion import Candidate, first_row_at, folded, fused
 from pikobot.memory.params import DEFAULT_LIMIT, Cursor, Limit, MomentText, Name, Params, Tag, storable
-from pikobot.memory.records import Page, Record, RecordType, SourceText, best_part, source_record, source_time
+from pikobot.memory.records import (
+    Page,
+    Record,
+    RecordType,
+    SourceText,
+    best_part,
+    fact_record,
+    source_record,
+    source_time,
+)
 from pikobot.store.connection import Connection
+from pikobot.store.entities import fold_name
+from pikobot.store.fact_index import FactFilters, list_facts, search_facts
+from pikobot.store.facts import FactId, load_facts
 from pikobot.store.listing import SourcePosition, find_by_external_id, is_erased, list_sources
 from pikobot.store.literal import excerpt
 from pikobot.store.query_terms import question_terms
 from pikobot.store.runs import RunId, load_run
 from pikobot.store.scopes import Scope, ScopeId, find_scope, load_scope
-from pikobot.store.sources import Source, SourceId, find_source, load_sources
+from pikobot.store.sources import SourceId, find_source, load_sources
 from pikobot.store.text_index import search_text
 from pikobot.store.threads import load_thread
 
@@ -33,6 +46,8 @@ MAX_TEXT_CHARS = 2_000
 MAX_READ_CHARS = 20_000
 MAX_TAGS = 8
 MAX_TERMS_LOCATED = 64
+# So much of every ranking is looked at, that the first page and the next ones are parts of one list.
+RANKED_POOL = 300
 
 MAX_SCAN_NOTE = "maxScan is ignored: every search covers the whole archive"
 
@@ -57,6 +72,10 @@ class Filters(Params):
         """Whether a source can match: tags, kind, basis and entity are properties of facts."""
         only_facts = self.tags or self.kind or self.basis or self.entity
         return not only_facts and (self.types is None or "source" in self.types)
+
+    @property
+    def admit_facts(self) -> bool:
+        return self.types is None or "fact" in self.types
 
 
 class ListParams(Filters):
@@ -98,15 +117,6 @@ class ReadParams(Params):
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One entry of a ranking; higher scores are better."""
-
-    type: RecordType
-    row_id: int
-    score: float
-
-
-@dataclass(frozen=True)
 class _Eligible:
     """Filters, resolved against the database."""
 
@@ -135,17 +145,19 @@ def search(
     seen = cursors.read_seen(params.cursor, bound_to) if params.cursor is not None else []
     limit = min(params.limit, MAX_RANKED - len(seen))
     eligible = _eligible(conn, params, allowed_scopes, now_ms)
+    pool = max(RANKED_POOL, 2 * (len(seen) + limit + 1))
     rankings = []
+    if params.admit_facts:
+        hits = search_facts(conn, query=params.query, filters=_fact_filters(params, eligible), limit=pool)
+        rankings.append([Candidate("fact", hit.fact_id, hit.score) for hit in hits])
     if params.admit_sources:
-        rankings.append(
-            _ranked_sources(conn, params.query, eligible, exclude=exclude, seen=seen, limit=limit + 1)
-        )
-    ranked = _merged(rankings)
-    records = _source_records(conn, ranked[:limit], params.query, now_ms)
-    given = [*seen, *(candidate.row_id for candidate in ranked[:limit])]
+        rankings.append(_ranked_sources(conn, params.query, eligible, exclude=exclude, limit=pool))
+    known = frozenset(seen)
+    ranked = [each for each in folded(conn, fused(rankings)) if each.key not in known]
+    given = [*seen, *(candidate.key for candidate in ranked[:limit])]
     has_more = len(ranked) > limit and len(given) < MAX_RANKED
     return Page(
-        records=records,
+        records=_records(conn, ranked[:limit], now_ms, query=params.query),
         cursor=cursors.seen_cursor(bound_to, given) if has_more else None,
         degraded=degraded,
         note=None if params.max_scan is None else MAX_SCAN_NOTE,
@@ -155,31 +167,29 @@ def search(
 def list_memory(
     conn: Connection, params: ListParams, *, allowed_scopes: Sequence[ScopeId] | None, now_ms: int
 ) -> Page:
-    """What is stored, newest first, without end: page with the cursor."""
+    """What is stored, newest first, without end: page with the cursor. Facts have the time of what they tell."""
     bound_to = cursors.fingerprint("memory.list", params)
     before = None
     if params.cursor is not None:
-        before = SourcePosition(*cursors.read_position(params.cursor, bound_to, 2))
-    if not params.admit_sources:
-        return Page((), None)
+        at_ms, key = cursors.read_position(params.cursor, bound_to, 2)
+        before = (at_ms, key)
     eligible = _eligible(conn, params, allowed_scopes, now_ms)
-    found = list_sources(
-        conn,
-        scope_ids=eligible.scope_ids,
-        from_ms=eligible.from_ms,
-        to_ms=eligible.to_ms,
-        before=before,
-        now_ms=now_ms,
-        limit=params.limit + 1,
-    )
+    found: list[tuple[int, Candidate]] = []
+    if params.admit_facts:
+        after = None if before is None else (before[0], first_row_at("fact", before[1]))
+        filters = _fact_filters(params, eligible)
+        facts = list_facts(conn, filters=filters, before=after, limit=params.limit + 1)
+        found += [(at_ms, Candidate("fact", fact_id, 0.0)) for at_ms, fact_id in facts]
+    if params.admit_sources:
+        found += _listed_sources(conn, eligible, before, params.limit + 1)
+    found.sort(key=lambda each: (each[0], each[1].key), reverse=True)
     shown = found[: params.limit]
-    names = _scope_names(conn, shown)
-    records = tuple(
-        source_record(s, names[s.scope_id], text=excerpt(s.text, (0, 0), MAX_TEXT_CHARS)) for s in shown
-    )
     has_more = len(found) > params.limit
-    last = (shown[-1].said_at_ms, shown[-1].id) if shown else ()
-    return Page(records, cursors.position_cursor(bound_to, last) if has_more else None)
+    last = (shown[-1][0], shown[-1][1].key) if shown else ()
+    return Page(
+        _records(conn, [candidate for _, candidate in shown], now_ms),
+        cursors.position_cursor(bound_to, last) if has_more else None,
+    )
 
 
 def read_source(
@@ -257,14 +267,24 @@ def _eligible(conn: Connection, params: Filters, allowed: Sequence[ScopeId] | No
     )
 
 
+def _fact_filters(params: Filters, eligible: _Eligible) -> FactFilters:
+    return FactFilters(
+        scope_ids=eligible.scope_ids,
+        now_ms=eligible.now_ms,
+        tags=tuple(params.tags or ()),
+        kind=params.kind,
+        basis=params.basis,
+        entity=None if params.entity is None else fold_name(params.entity),
+        from_ms=eligible.from_ms,
+        to_ms=eligible.to_ms,
+        from_day=None if params.from_ is None else moments.day_of(params.from_),
+        to_day=None if params.to is None else moments.day_of(params.to),
+        history=params.history,
+    )
+
+
 def _ranked_sources(
-    conn: Connection,
-    query: str,
-    eligible: _Eligible,
-    *,
-    exclude: Collection[SourceId],
-    seen: Collection[int],
-    limit: int,
+    conn: Connection, query: str, eligible: _Eligible, *, exclude: Collection[SourceId], limit: int
 ) -> list[Candidate]:
     hits = search_text(
         conn,
@@ -274,37 +294,55 @@ def _ranked_sources(
         to_ms=eligible.to_ms,
         now_ms=eligible.now_ms,
         exclude_ids=exclude,
-        seen_ids=seen,
         limit=limit,
     )
     return [Candidate("source", hit.source_id, hit.score) for hit in hits]
 
 
-def _merged(rankings: Sequence[Sequence[Candidate]]) -> list[Candidate]:
-    """One list, best first; equals keep the order of their rankings."""
-    candidates = [candidate for ranking in rankings for candidate in ranking]
-    return sorted(candidates, key=lambda candidate: -candidate.score)
-
-
-def _source_records(
-    conn: Connection, ranked: Sequence[Candidate], query: str, now_ms: int
-) -> tuple[Record, ...]:
-    sources = load_sources(conn, [SourceId(candidate.row_id) for candidate in ranked], now_ms=now_ms)
-    names = _scope_names(conn, sources.values())
-    return tuple(
-        source_record(
-            source, names[source.scope_id], text=_shown_text(source.text, query), score=candidate.score
-        )
-        for candidate in ranked
-        if (source := sources.get(SourceId(candidate.row_id))) is not None
+def _listed_sources(
+    conn: Connection, eligible: _Eligible, before: tuple[int, int] | None, limit: int
+) -> list[tuple[int, Candidate]]:
+    found = list_sources(
+        conn,
+        scope_ids=eligible.scope_ids,
+        from_ms=eligible.from_ms,
+        to_ms=eligible.to_ms,
+        before=None if before is None else SourcePosition(before[0], first_row_at("source", before[1])),
+        now_ms=eligible.now_ms,
+        limit=limit,
     )
+    return [(source.said_at_ms, Candidate("source", source.id, 0.0)) for source in found]
 
 
-def _shown_text(text: str, query: str) -> str:
-    """The whole text when it is short, else the unchanged part of it that answers the query best."""
+def _records(
+    conn: Connection, candidates: Sequence[Candidate], now_ms: int, *, query: str | None = None
+) -> tuple[Record, ...]:
+    """The records of candidates, those that are still there; with their scores when they answer a query."""
+    sources = load_sources(
+        conn, [SourceId(each.row_id) for each in candidates if each.type == "source"], now_ms=now_ms
+    )
+    facts = load_facts(
+        conn, [FactId(each.row_id) for each in candidates if each.type == "fact"], now_ms=now_ms
+    )
+    scope_ids = [source.scope_id for source in sources.values()] + [fact.scope_id for fact in facts.values()]
+    names = _scope_names(conn, scope_ids)
+    records = []
+    for each in candidates:
+        score = None if query is None else each.score
+        source, fact = sources.get(SourceId(each.row_id)), facts.get(FactId(each.row_id))
+        if each.type == "source" and source is not None:
+            text = _shown_text(source.text, query)
+            records.append(source_record(source, names[source.scope_id], text=text, score=score))
+        elif each.type == "fact" and fact is not None:
+            records.append(fact_record(fact, names[fact.scope_id], quoted_id=each.quoted_id, score=score))
+    return tuple(records)
+
+
+def _shown_text(text: str, query: str | None) -> str:
+    """The whole text when it is short, else its beginning, or the unchanged part that answers a query best."""
     if len(text) <= MAX_TEXT_CHARS:
         return text
-    terms = question_terms(query)
+    terms = [] if query is None else question_terms(query)
     if not terms:
         return excerpt(text, (0, 0), MAX_TEXT_CHARS)
     # The longest first: a regular expression takes the first alternative that fits.
@@ -316,5 +354,5 @@ def _shown_text(text: str, query: str) -> str:
     return excerpt(text, (start, start + MAX_TEXT_CHARS), MAX_TEXT_CHARS)
 
 
-def _scope_names(conn: Connection, sources: Collection[Source]) -> dict[ScopeId, str]:
-    return {scope_id: str(load_scope(conn, scope_id)) for scope_id in {source.scope_id for source in sources}}
+def _scope_names(conn: Connection, scope_ids: Collection[ScopeId]) -> dict[ScopeId, str]:
+    return {scope_id: str(load_scope(conn, scope_id)) for scope_id in set(scope_ids)}

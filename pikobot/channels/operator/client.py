@@ -1,7 +1,7 @@
 """Calling the operator's methods from a command: over the socket, or on the database when nobody serves.
 
 `connect_operator` decides by the instance's lock. Both ways answer with the same results and raise the same
-errors, because both run `methods.answer`.
+errors, because both run the same methods.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pikobot.channels.operator import protocol
-from pikobot.channels.operator.methods import OperatorContext, answer, create_context
+from pikobot.channels.operator.methods import OperatorContext, call, create_context
 from pikobot.clock import Clock
 from pikobot.credentials import Secret
 from pikobot.errors import InstanceBusy, NotAllowed, PikobotError
@@ -48,8 +48,7 @@ class DirectOperator:
         self._context = context
 
     def call(self, method: str, params: object) -> protocol.Json:
-        with self._context.db.read() as conn:
-            return answer(conn, self._context, method, params)
+        return call(self._context, method, params)
 
 
 class SocketOperator:

@@ -1,22 +1,25 @@
 """What the operator can ask: one registry, used by the server and by `pikobot rpc` when nobody serves.
 
-Every method is one read of one snapshot. Parameters are validated here, results are plain JSON objects with
-camelCase keys. The operator reads all scopes.
+A `Method` is one read of one snapshot; an `Operation` changes something, blocks, and opens its own transactions.
+Parameters are validated here, results are plain JSON objects with camelCase keys. The operator reads all scopes.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pikobot import __version__
 from pikobot.channels.operator.protocol import MAX_METHOD_CHARS_NAMED, Json
 from pikobot.clock import iso_time
 from pikobot.config import Config
 from pikobot.credentials import Credentials
-from pikobot.errors import NotFound, UnknownMethod
+from pikobot.errors import InvalidParams, NotFound, UnknownMethod
 from pikobot.memory import cursors
+from pikobot.memory.assertions import RememberParams, Statement, remember
+from pikobot.memory.lineage import FactParams, read_fact
 from pikobot.memory.params import Cursor, Name, Params, validated
 from pikobot.memory.search import (
     ListParams,
@@ -27,11 +30,14 @@ from pikobot.memory.search import (
     scope_named,
     search,
 )
-from pikobot.store import listing, schema
+from pikobot.memory.spending import month_start_ms
+from pikobot.memory.tags import TagParams, TagsParams, tag_counts, tag_fact
+from pikobot.store import extraction_jobs, listing, schema
 from pikobot.store.connection import Connection, Database
+from pikobot.store.fact_index import count_facts
 from pikobot.store.leases import State
 from pikobot.store.runs import RunId, count_by_state
-from pikobot.store.scopes import ScopeId, load_scope
+from pikobot.store.scopes import Scope, ScopeId, load_scope, owner_scope
 from pikobot.store.settings import INSTANCE_ID, read_setting
 from pikobot.store.sources import count_sources
 from pikobot.store.threads import ThreadId, find_thread_by_public_id, list_threads
@@ -42,6 +48,7 @@ MICROUSD = 1_000_000
 
 TEXT_ONLY = "no embeddings yet: text search only"
 NO_MODEL = "no chat model: recall mode; set PIKOBOT_CHAT_API_KEY or chat_api_key in credentials.toml"
+CAN_CHARGE = "each retried job calls the model again, which can charge"
 NO_PROVIDER = "no chat model: recall mode; set chat.provider to turn one on"
 
 P = TypeVar("P", bound=Params)
@@ -67,6 +74,25 @@ class OperatorContext:
 class Method(Generic[P]):
     params: type[P]
     answer: Callable[[Connection, OperatorContext, P], Json]
+
+
+@dataclass(frozen=True)
+class Operation(Generic[P]):
+    params: type[P]
+    run: Callable[[OperatorContext, P], Json]
+
+
+class RetryParams(Params):
+    """Parameters of ``memory.retry``: one job by its id, or all that failed or ended unknown."""
+
+    job_id: Name | None = Field(default=None, alias="jobId")
+    all: bool = False
+
+    @model_validator(mode="after")
+    def _names_jobs(self) -> "RetryParams":
+        if (self.job_id is None) != self.all:
+            raise ValueError("jobId: give either jobId, or all: true")
+        return self
 
 
 class ThreadsParams(Params):
@@ -108,12 +134,40 @@ def create_context(
     )
 
 
-def answer(conn: Connection, context: OperatorContext, method: str, params: object) -> Json:
-    """Run a method on a snapshot. Raises `UnknownMethod`, `InvalidParams` and what the method raises."""
+def call(context: OperatorContext, method: str, params: object) -> Json:
+    """Answer a call, from any thread but the writer's. Raises `UnknownMethod`, `InvalidParams` and what it raises."""
+    known = _known(method)
+    checked = validated(known.params, params)
+    if isinstance(known, Operation):
+        return known.run(context, checked)
+    with context.db.read() as conn:
+        return known.answer(conn, context, checked)
+
+
+async def call_async(context: OperatorContext, method: str, params: object) -> Json:
+    """Like `call`, from the event loop; when it is cancelled, an operation ends before that is delivered."""
+    known = _known(method)
+    checked = validated(known.params, params)
+    if isinstance(known, Method):
+        return await context.db.read_async(known.answer, context, checked)
+    running = asyncio.create_task(asyncio.to_thread(known.run, context, checked))
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        running.exception()  # observed: the cancellation is what the caller gets
+        raise cancelled
+    return running.result()
+
+
+def _known(method: str) -> Method[Any] | Operation[Any]:
     known = METHODS.get(method)
     if known is None:
         raise UnknownMethod(f"there is no method {_named(method)}; known are {', '.join(METHODS)}")
-    return known.answer(conn, context, validated(known.params, params))
+    return known
 
 
 def _memory_search(conn: Connection, context: OperatorContext, params: SearchParams) -> Json:
@@ -123,7 +177,57 @@ def _memory_search(conn: Connection, context: OperatorContext, params: SearchPar
 
 
 def _memory_list(conn: Connection, context: OperatorContext, params: ListParams) -> Json:
-    return list_memory(conn, params, allowed_scopes=None, now_ms=context.now_ms).as_json()
+    page = list_memory(conn, params, allowed_scopes=None, now_ms=context.now_ms)
+    return page.as_json() | {"extraction": _extraction(conn)}
+
+
+def _memory_read(conn: Connection, context: OperatorContext, params: FactParams) -> Json:
+    return read_fact(conn, params, allowed_scopes=None, now_ms=context.now_ms).as_json()
+
+
+def _memory_tags(conn: Connection, context: OperatorContext, params: TagsParams) -> Json:
+    scope_id, is_known = _scope(conn, params.scope)
+    scope_ids = None if params.scope is None else [scope_id] if scope_id is not None and is_known else []
+    return tag_counts(conn, scope_ids=scope_ids, now_ms=context.now_ms, limit=params.limit)
+
+
+def _memory_tag(context: OperatorContext, params: TagParams) -> Json:
+    return context.db.perform(tag_fact, params)
+
+
+def _memory_remember(context: OperatorContext, params: RememberParams) -> Json:
+    scope = owner_scope() if params.scope is None else Scope.parse(params.scope)
+    asserted = context.db.perform(remember, params.assertion(), Statement(scope))
+    if asserted is None:
+        raise LookupError("a statement has no lease to lose")
+    with context.db.read() as conn:
+        stored = read_fact(
+            conn, FactParams(id=asserted.fact.public_id), allowed_scopes=None, now_ms=context.now_ms
+        )
+    return stored.as_json() | {"repeated": asserted.is_repeated}
+
+
+def _memory_retry(context: OperatorContext, params: RetryParams) -> Json:
+    return {"requeued": context.db.perform(_requeue, params.job_id), "note": CAN_CHARGE}
+
+
+def _requeue(db: Database, public_id: str | None) -> int:
+    with db.write("retry extraction") as tx:
+        if public_id is None:
+            return extraction_jobs.requeue(tx, None)
+        job = extraction_jobs.find_job(tx, public_id)
+        if job is None:
+            raise NotFound(f"there is no extraction job {_named(public_id)}")
+        if not extraction_jobs.requeue(tx, job.id):
+            raise InvalidParams(
+                f"jobId: the job is {job.state.value}; only failed and unknown ones with sources can be retried"
+            )
+        return 1
+
+
+def _extraction(conn: Connection) -> Json:
+    counts = extraction_jobs.count_jobs(conn)
+    return {"queued": counts.queued, "failed": counts.failed, "unknown": counts.unknown}
 
 
 def _source_read(conn: Connection, context: OperatorContext, params: ReadParams) -> Json:
@@ -204,10 +308,12 @@ def _status(conn: Connection, context: OperatorContext, params: NoParams) -> Jso
         "mode": context.mode,
         "model": context.config.chat.model if context.mode == "model" else None,
         "counts": {
+            "facts": count_facts(conn, now_ms=context.now_ms),
             "sources": count_sources(conn, now_ms=context.now_ms),
             "threads": listing.count_threads(conn),
             "runs": {state.value: 0 for state in State} | count_by_state(conn),
         },
+        "extraction": _extraction(conn),
         "unknownOutcomes": listing.count_unknown_outcomes(conn),
         "spend": _spend(conn, context),
         "degraded": list(context.degraded),
@@ -215,8 +321,6 @@ def _status(conn: Connection, context: OperatorContext, params: NoParams) -> Jso
 
 
 def _spend(conn: Connection, context: OperatorContext) -> Json:
-    from pikobot.agent.runs import month_start_ms  # lazily: reading memory needs no agent
-
     since_ms = month_start_ms(context.now_ms)
     workspaces: list[Json] = [
         {
@@ -251,9 +355,14 @@ def _named(text: str) -> str:
     return ascii(text[:MAX_METHOD_CHARS_NAMED])
 
 
-METHODS: dict[str, Method[Any]] = {
+METHODS: dict[str, Method[Any] | Operation[Any]] = {
     "memory.search": Method(SearchParams, _memory_search),
     "memory.list": Method(ListParams, _memory_list),
+    "memory.read": Method(FactParams, _memory_read),
+    "memory.tag": Operation(TagParams, _memory_tag),
+    "memory.tags": Method(TagsParams, _memory_tags),
+    "memory.remember": Operation(RememberParams, _memory_remember),
+    "memory.retry": Operation(RetryParams, _memory_retry),
     "source.read": Method(ReadParams, _source_read),
     "threads.list": Method(ThreadsParams, _threads_list),
     "runs.list": Method(RunsParams, _runs_list),

@@ -1,7 +1,7 @@
 """The socket of the process that serves an instance.
 
 Each client is a task of its own: it may be slow, silent or broken without anybody else noticing. Methods run
-on reading threads, so the event loop only moves bytes. The socket is in a directory of the owner (0700) and is
+on other threads, so the event loop only moves bytes. The socket is in a directory of the owner (0700) and is
 itself 0600; the token is asked for nevertheless, because a path can be shared by mistake.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from pikobot.channels.operator import protocol
-from pikobot.channels.operator.methods import OperatorContext, answer
+from pikobot.channels.operator.methods import OperatorContext, call_async
 from pikobot.credentials import Secret
 from pikobot.errors import InstanceBusy, PikobotError
 from pikobot.files import FILE_MODE
@@ -95,7 +95,7 @@ class OperatorServer:
             request_id = envelope.id
             protocol.authenticate(envelope, self._token)
             call = protocol.read_call(envelope)
-            result = await self._context.db.read_async(answer, self._context, call.method, call.params)
+            result = await call_async(self._context, call.method, call.params)
             return protocol.encode_result(request_id, result), True
         except PikobotError as error:
             return protocol.encode_error(request_id, error), not isinstance(error, protocol.CLOSING_ERRORS)

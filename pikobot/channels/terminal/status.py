@@ -18,6 +18,7 @@ def status_lines(status: dict[str, object], words: Wording) -> list[str]:
         for key, value in status.items()
         if key not in _HIDDEN and value is not None
         for line in _lines(key, value, words)
+        if line
     ]
     for index in range(len(rows) - 1, 0, -1):
         if rows[index][0] == rows[index - 1][0]:

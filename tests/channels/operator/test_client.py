@@ -142,7 +142,12 @@ def test_a_missing_database_is_an_empty_instance(instance: Instance) -> None:
     for path in instance.root.glob("pikobot.sqlite3*"):
         path.unlink()
     with connect_operator(instance, SystemClock()) as operator:
-        assert operator.call("memory.list", {}) == {"results": [], "degraded": None, "cursor": None}
+        assert operator.call("memory.list", {}) == {
+            "results": [],
+            "degraded": None,
+            "cursor": None,
+            "extraction": {"queued": 0, "failed": 0, "unknown": 0},
+        }
     assert instance.database_path.stat().st_mode & 0o777 == 0o600
 
 

@@ -16,6 +16,7 @@ from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from pikobot.store.prepare import open_database
 from pikobot.store.runs import insert_run, set_model
+from pikobot.store.schema import known_migrations
 from pikobot.store.scopes import Scope, ensure_scope, owner_scope
 from pikobot.store.threads import ensure_thread
 from tests.memory.remembering import NOW_MS, StillClock, say
@@ -33,8 +34,7 @@ def context(instance: Instance) -> Iterator[OperatorContext]:
 
 
 def ask(context: OperatorContext, method: str, **params: object) -> dict[str, object]:
-    with context.db.read() as conn:
-        return methods.answer(conn, context, method, params)
+    return methods.call(context, method, params)
 
 
 def make_runs(db: Database, key: str, *states: State, scope: Scope | None = None) -> None:
@@ -81,11 +81,12 @@ def test_status_counts_and_says_what_is_degraded(context: OperatorContext) -> No
     assert str(status.pop("instanceId")).startswith("ins_")
     assert status == {
         "version": __version__,
-        "schemaVersion": 1,
+        "schemaVersion": known_migrations()[-1].version,
         "served": False,
         "mode": "recall",
         "model": None,
         "counts": {
+            "facts": 0,
             "sources": 2,
             "threads": 2,
             "runs": {
@@ -97,6 +98,7 @@ def test_status_counts_and_says_what_is_degraded(context: OperatorContext) -> No
                 "unknown": 0,
             },
         },
+        "extraction": {"queued": 0, "failed": 0, "unknown": 0},
         "unknownOutcomes": 2,
         "spend": {
             "since": "2024-03-01T00:00:00Z",
