@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pikobot.agent import runs
@@ -24,10 +25,13 @@ from pikobot.clock import Clock, SystemClock
 from pikobot.config import Config
 from pikobot.instance import Instance
 from pikobot.memory import extract
+from pikobot.memory.forget import ForgetPreview, ForgetTarget, forget
+from pikobot.memory.forget import preview as preview_forgetting
+from pikobot.memory.opening import open_memory
+from pikobot.memory.receipts import AlreadyErased, Receipt
 from pikobot.serving import acquire_serving_lock, prepare_socket_path, remove_socket
 from pikobot.store.connection import Database
-from pikobot.store.prepare import open_database
-from pikobot.store.scopes import owner_scope
+from pikobot.store.scopes import owner_scope, owner_scopes
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ async def serving(
     credentials = instance.load_credentials(config)
     async with AsyncExitStack() as stack:
         stack.enter_context(acquire_serving_lock(instance, clock))
-        db = open_database(instance.database_path, clock)
+        db = open_memory(instance.database_path, instance.ledger_path, clock)
         stack.callback(db.close)
         await db.perform_async(runs.recover)
         await db.perform_async(extract.recover_jobs)
@@ -132,5 +136,20 @@ def terminal_services(service: Service) -> TerminalServices:
         status=lambda: ask_operator("status", {}),
         threads=threads,
         interrupted=interrupted,
-        forget=None,
+        forget=_Forgetting(db, service.instance.ledger_path),
     )
+
+
+@dataclass(frozen=True)
+class _Forgetting:
+    """`memory.forget` for the terminal: the owner's own scopes of every workspace; off the event loop."""
+
+    db: Database
+    ledger_path: Path
+
+    async def preview(self, target: ForgetTarget) -> ForgetPreview:
+        scope_ids = await self.db.read_async(owner_scopes)
+        return await asyncio.to_thread(preview_forgetting, self.db, target, scope_ids)
+
+    async def forget(self, preview: ForgetPreview) -> Receipt | AlreadyErased:
+        return await asyncio.to_thread(forget, self.db, self.ledger_path, preview)

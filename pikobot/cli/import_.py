@@ -17,8 +17,8 @@ from pikobot.errors import ExitCode, UsageError
 from pikobot.files import os_failure
 from pikobot.instance import open_instance
 from pikobot.memory.imports import ImportReport, import_jsonl
+from pikobot.memory.opening import open_memory
 from pikobot.serving import acquire_serving_lock
-from pikobot.store.prepare import open_database
 
 FORMATS = ("jsonl",)
 STDIN = "-"
@@ -38,7 +38,7 @@ def import_(format_name: str, file: str, root: Path, *, clock: Clock | None = No
     with (
         _opened(file) as stream,
         acquire_serving_lock(instance, clock),
-        contextlib.closing(open_database(instance.database_path, clock)) as db,
+        contextlib.closing(open_memory(instance.database_path, instance.ledger_path, clock)) as db,
         _progress(stream) as on_progress,
     ):
         report = import_jsonl(

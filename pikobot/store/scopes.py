@@ -47,6 +47,16 @@ def owner_scope(workspace: str = MAIN_WORKSPACE) -> Scope:
     return Scope("private", workspace, "local", "terminal", "owner")
 
 
+def owner_scopes(conn: Connection) -> list[ScopeId]:
+    """The owner's scopes at the terminal, one a workspace."""
+    owner = owner_scope()
+    rows = conn.execute(
+        "SELECT id FROM scopes WHERE (kind, bot, chat, user_or_topic) = (?, ?, ?, ?) ORDER BY id",
+        (owner.kind, owner.bot, owner.chat, owner.user_or_topic),
+    )
+    return [ScopeId(row[0]) for row in rows]
+
+
 def find_scope(conn: Connection, scope: Scope) -> ScopeId | None:
     row = conn.execute(
         "SELECT id FROM scopes WHERE (kind, workspace, bot, chat, user_or_topic) = (?, ?, ?, ?, ?)",

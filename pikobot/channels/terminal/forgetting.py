@@ -4,10 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
-from pikobot.channels.terminal.services import ForgetPreview, ForgetService, ForgetTarget
+from pikobot.channels.terminal.services import ForgetService
 from pikobot.channels.terminal.slash import Command
 from pikobot.channels.terminal.wording import Wording
 from pikobot.errors import ExitCode, UsageError
+from pikobot.memory.forget import ForgetPreview, ForgetTarget
 
 MAX_ITEMS_SHOWN = 20
 
@@ -53,22 +54,23 @@ async def forget(
         dialog.say(words.kept)
         return Forgotten(ExitCode.DONE)
     receipt = await service.forget(preview)
-    for line in receipt.render_lines():
+    for line in receipt.render_lines(words.language):
         dialog.say(line)
     if dialog.is_interactive:
         dialog.say(words.scrollback)
-    return Forgotten(ExitCode.DONE, True, target.value if target.kind == "thread" else None)
+    return Forgotten(ExitCode.DONE, True, target.thread)
 
 
 def target_of(argument: str, thread_id: str | None, words: Wording) -> ForgetTarget:
     """What an argument means; UsageError when it means a thread and there is none."""
     if known := _ID.match(argument):
-        return ForgetTarget("source" if known["prefix"] == "src" else "thread", argument)
+        is_source = known["prefix"] == "src"
+        return ForgetTarget(sources=(argument,)) if is_source else ForgetTarget(thread=argument)
     if argument and argument.casefold() not in _WHOLE_THREAD:
-        return ForgetTarget("text", _unquoted(argument))
+        return ForgetTarget(text=_unquoted(argument))
     if thread_id is None:
         raise UsageError(words.which_thread)
-    return ForgetTarget("thread" if argument else "last_exchange", thread_id)
+    return ForgetTarget(thread=thread_id) if argument else ForgetTarget(last_exchange=thread_id)
 
 
 def _unquoted(argument: str) -> str:

@@ -1,11 +1,13 @@
 """What the terminal needs from the rest of the instance; the composition root fills it in."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pikobot.agent.events import Event
+from pikobot.memory.forget import ForgetPreview, ForgetTarget
+from pikobot.memory.receipts import Language
 
 
 class Answering(Protocol):
@@ -49,26 +51,8 @@ class Runner(Protocol):
     async def stop_thread(self, thread_id: str) -> int: ...
 
 
-@dataclass(frozen=True)
-class ForgetTarget:
-    """What to erase. ``value`` is a source's id, a thread's id (also for its last exchange), or a literal text."""
-
-    kind: Literal["source", "thread", "last_exchange", "text"]
-    value: str
-
-
-class ForgetPreview(Protocol):
-    """What would go: up to some number of ``items`` (id, role, speaker, date, beginning), and how many in all."""
-
-    @property
-    def items(self) -> Sequence[tuple[str, str, str, str, str]]: ...
-
-    @property
-    def total(self) -> int: ...
-
-
 class Receipt(Protocol):
-    def render_lines(self) -> list[str]: ...
+    def render_lines(self, language: Language) -> list[str]: ...
 
 
 class ForgetService(Protocol):

@@ -16,6 +16,7 @@ YES = frozenset({"yes", "y", "是", "是的", "好", "好的"})
 
 @dataclass(frozen=True)
 class Wording:
+    language: Language
     greeting_model: str
     greeting_recall: str
     recall_notice: str
@@ -64,6 +65,7 @@ class Wording:
 
 
 EN = Wording(
+    language="en",
     greeting_model="pikobot with {model}. /help lists the commands; Ctrl-C stops an answer.",
     greeting_recall="pikobot in recall mode. /help lists the commands; Ctrl-C stops an answer.",
     recall_notice=(
@@ -139,6 +141,7 @@ EN = Wording(
 )
 
 ZH = Wording(
+    language="zh",
     greeting_model="pikobot，模型 {model}。/帮助 列出命令；Ctrl-C 停止回答。",
     greeting_recall="pikobot，回忆模式。/帮助 列出命令；Ctrl-C 停止回答。",
     recall_notice=(

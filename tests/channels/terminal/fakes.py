@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pikobot.agent.events import Event, RunEnded, TextDelta
-from pikobot.channels.terminal.services import ForgetPreview, ForgetTarget, TerminalServices
+from pikobot.channels.terminal.services import TerminalServices
 from pikobot.errors import PikobotError
+from pikobot.memory.forget import ForgetPreview, ForgetTarget, PreviewItem
 from pikobot.store.leases import State
 
 THREAD_ID = "thr_aaaaaaaaaaaaaaaaaaaa"
@@ -92,16 +93,10 @@ class FakeRunner:
 
 
 @dataclass(frozen=True)
-class FakePreview:
-    items: Sequence[tuple[str, str, str, str, str]]
-    total: int
-
-
-@dataclass(frozen=True)
 class FakeReceipt:
     count: int
 
-    def render_lines(self) -> list[str]:
+    def render_lines(self, language: str) -> list[str]:
         return [f"erased {self.count} sources"]
 
 
@@ -111,10 +106,10 @@ class FakeForget:
     previewed: list[ForgetTarget] = field(default_factory=list)
     erased: list[int] = field(default_factory=list)
 
-    async def preview(self, target: ForgetTarget) -> FakePreview:
+    async def preview(self, target: ForgetTarget) -> ForgetPreview:
         self.previewed.append(target)
-        items = [(SOURCE_ID, "user", "owner", "2024-03-02", text) for text in self.statements]
-        return FakePreview(items, len(items))
+        items = tuple(PreviewItem(SOURCE_ID, "user", "owner", "2024-03-02", text) for text in self.statements)
+        return ForgetPreview(target, None, "token", items, len(items), 0, 0, ())
 
     async def forget(self, preview: ForgetPreview) -> FakeReceipt:
         self.erased.append(preview.total)

@@ -9,9 +9,10 @@ from prompt_toolkit.output import DummyOutput
 
 from pikobot.agent.events import RunEnded, TextDelta
 from pikobot.channels.terminal.chat import Streams, chat
-from pikobot.channels.terminal.services import ChatOptions, ForgetTarget
+from pikobot.channels.terminal.services import ChatOptions
 from pikobot.channels.terminal.wording import EN, ZH
 from pikobot.errors import ProviderError, UsageError
+from pikobot.memory.forget import ForgetTarget
 from pikobot.store.leases import State
 
 from .fakes import PORTO, THREAD_ID, FakeInstance, Script, answer, scripted
@@ -152,9 +153,9 @@ def test_forgetting_shows_asks_and_does_nothing_without_a_yes() -> None:
     keys = ["hi", "/forget", "", "/forget Porto --yes", "no", "/忘记 波尔图", "好", "/quit"]
     _, stdout, _ = talk(instance, [part for key in keys for part in (key, ENTER)])
     assert instance.forget.previewed == [
-        ForgetTarget("last_exchange", THREAD_ID),
-        ForgetTarget("text", "Porto"),
-        ForgetTarget("text", "波尔图"),
+        ForgetTarget(last_exchange=THREAD_ID),
+        ForgetTarget(text="Porto"),
+        ForgetTarget(text="波尔图"),
     ]
     assert instance.forget.erased == [2]
     assert stdout.count(EN.kept) == 2

@@ -11,9 +11,10 @@ import pytest
 
 from pikobot.agent.events import Notice, Retrying, RunEnded, TextDelta, ToolFinished, ToolStarted
 from pikobot.channels.terminal.once import MAX_STDIN_BYTES, answer_once, read_request
-from pikobot.channels.terminal.services import ChatOptions, ForgetTarget
+from pikobot.channels.terminal.services import ChatOptions
 from pikobot.channels.terminal.wording import EN, ZH
 from pikobot.errors import BudgetExceeded, NotFound, PikobotError, ProviderError, UsageError
+from pikobot.memory.forget import ForgetTarget
 from pikobot.store.leases import State
 
 from .fakes import PORTO, SOURCE_ID, THREAD_ID, FakeInstance, Hang, Script, answer, scripted
@@ -166,14 +167,14 @@ def test_what_forget_names_is_understood() -> None:
     ]:
         run(instance, f"/forget{argument} --yes", thread="porto")
     assert instance.forget.previewed == [
-        ForgetTarget("source", SOURCE_ID),
-        ForgetTarget("thread", "thr_cccccccccccccccccccc"),
-        ForgetTarget("text", "thread"),
-        ForgetTarget("text", "话题"),
-        ForgetTarget("thread", THREAD_ID),
-        ForgetTarget("thread", THREAD_ID),
-        ForgetTarget("last_exchange", THREAD_ID),
-        ForgetTarget("text", "src_x"),
+        ForgetTarget(sources=(SOURCE_ID,)),
+        ForgetTarget(thread="thr_cccccccccccccccccccc"),
+        ForgetTarget(text="thread"),
+        ForgetTarget(text="话题"),
+        ForgetTarget(thread=THREAD_ID),
+        ForgetTarget(thread=THREAD_ID),
+        ForgetTarget(last_exchange=THREAD_ID),
+        ForgetTarget(text="src_x"),
     ]
 
 
