@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pikobot import replacing
 from pikobot.config import Config, load_config
 from pikobot.credentials import Credentials, create_credentials, load_credentials
 from pikobot.errors import ConfigError, UsageError
@@ -24,7 +25,7 @@ from pikobot.files import (
 
 INSTANCE_VARIABLE = "PIKOBOT_INSTANCE"
 
-_OWN_NAMES = {"run", "skills", "credentials.toml", "config.toml"}
+_OWN_NAMES = {"run", "skills", "credentials.toml", "config.toml", *replacing.NAMES}
 _HARMLESS_NAMES = {"lost+found", ".DS_Store"}
 
 
@@ -119,16 +120,18 @@ def default_instance_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def is_instance(root: Path) -> bool:
-    """Whether the directory holds an instance, complete or with its settings lost."""
+    """Whether the directory holds an instance, complete, with its settings lost, or just being put in place."""
     instance = Instance(root)
     try:
-        return instance.config_path.is_file() or instance.database_path.is_file()
+        return (
+            instance.config_path.is_file() or instance.database_path.is_file() or replacing.is_waiting(root)
+        )
     except OSError as error:
         raise os_failure("look into", root, error) from error
 
 
 def open_instance(root: Path) -> Instance:
-    """The instance in a directory. Makes and repairs nothing.
+    """The instance in a directory. Makes and repairs nothing, but finishes a restore that was cut off.
 
     Raises UsageError if there is none, ConfigError if other users could read it.
     """
@@ -138,6 +141,7 @@ def open_instance(root: Path) -> Instance:
             f"there is no pikobot instance at {root}: `pikobot init {instance.option}` makes one"
         )
     _check_root(root)
+    replacing.recover(root)
     return instance
 
 
@@ -146,6 +150,24 @@ def create_instance(root: Path, config_text: str) -> Instance:
 
     A crash in between leaves a directory that the next call completes. Raises UsageError if something else is
     in the way, ConfigError if an existing instance is open to others, PikobotError if the system refuses.
+    """
+    instance = make_root(root)
+    replacing.recover(root)
+    try:
+        instance.skills_dir.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        create_credentials(instance.credentials_path)
+        if not instance.config_path.exists():
+            write_private_file(instance.config_path, config_text)
+        sync_directory(root.parent)
+    except OSError as error:
+        raise os_failure("create the instance", root, error) from error
+    return instance
+
+
+def make_root(root: Path) -> Instance:
+    """The directory of an instance with its run/, and nothing else, so that it can be locked. Idempotent.
+
+    Raises what `create_instance` raises.
     """
     instance = Instance(root)
     if is_instance(root):
@@ -156,12 +178,7 @@ def create_instance(root: Path, config_text: str) -> Instance:
         root.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         root.chmod(DIRECTORY_MODE)
         _check_root(root)
-        for directory in (instance.run_dir, instance.skills_dir):
-            directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-        create_credentials(instance.credentials_path)
-        if not instance.config_path.exists():
-            write_private_file(instance.config_path, config_text)
-        sync_directory(root.parent)
+        instance.run_dir.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
     except OSError as error:
         raise os_failure("create the instance", root, error) from error
     return instance

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pikobot import replacing
 from pikobot.clock import Clock, SystemClock, iso_time, local_utc_offset_min
 from pikobot.errors import InstanceBusy, PikobotError
 from pikobot.files import DIRECTORY_MODE, FILE_MODE, os_failure
@@ -80,12 +81,13 @@ def acquire_serving_lock(
     """The lock for the one process that serves the instance or changes it as a whole.
 
     Raises InstanceBusy at once if another process serves it, and after ``visitor_wait_s`` if short commands
-    do not finish. Blocks the thread while it waits.
+    do not finish. Blocks the thread while it waits. A restore that was cut off is finished or undone first.
     """
     deadline = time.monotonic() + visitor_wait_s
     while True:
         descriptor = _try_lock(instance, fcntl.LOCK_EX)
         if descriptor is not None:
+            _complete_restore(instance, descriptor)
             _write_holder(descriptor, clock or SystemClock())
             return InstanceLock(descriptor, is_serving=True)
         shared = _try_lock(instance, fcntl.LOCK_SH)
@@ -104,7 +106,20 @@ def acquire_visitor_lock(instance: Instance) -> InstanceLock | ServedBy:
     descriptor = _try_lock(instance, fcntl.LOCK_SH)
     if descriptor is None:
         return _read_holder(instance)
+    if replacing.is_waiting(instance.root):
+        os.close(descriptor)
+        raise InstanceBusy(
+            f"a restore of {instance.root} was cut off: run the command again, it is finished then"
+        )
     return InstanceLock(descriptor, is_serving=False)
+
+
+def _complete_restore(instance: Instance, descriptor: int) -> None:
+    try:
+        replacing.complete(instance.root)
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def _served_sentence(instance: Instance, holder: ServedBy) -> str:
