@@ -20,7 +20,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,9 +28,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pikobot.errors import DamagedData
 from pikobot.files import FILE_MODE, os_failure, write_private_file
+from pikobot.memory.byte_scan import Erased, collect
 from pikobot.store import closure, erasures
 from pikobot.store.connection import Connection, Database
-from pikobot.store.erasures import Entity, Erasure, Tip
+from pikobot.store.erasures import Entity, Erasure, Tip, Tombstone
 
 VERSION = 1
 FULL_CHECK_MAX_BYTES = 1 << 20
@@ -66,6 +67,14 @@ class Reconciled:
     appended: int = 0
     replayed: int = 0
     is_repaired: bool = False  # a line that a crash had cut was removed
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A whole ledger that lies outside of its database, checked."""
+
+    instance: str
+    erasures: tuple[Erasure, ...]
 
 
 def reconcile(db: Database, path: Path) -> Reconciled:
@@ -107,6 +116,50 @@ def check(conn: Connection, path: Path) -> int:
     return count
 
 
+def read_whole_lines(path: Path) -> bytes:
+    """The file's content while nobody appends, without a last line that a crash has cut.
+
+    Raises `FileNotFoundError`, else `PikobotError`.
+    """
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            return _tidy(file.read())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise os_failure("read", path, error) from error
+
+
+def parse_chain(path: Path, whole: bytes) -> Chain:
+    """The ledger that stands in whole lines. Raises `DamagedData` naming the file when its chain is broken."""
+    lines = whole.splitlines()
+    header = _header_in(path, lines[0] if lines else b"")
+    return Chain(header.instance, tuple(erasure for _, erasure in _rows_in(path, lines, header.instance)))
+
+
+def replay(db: Database, continuing: Sequence[Erasure], elsewhere: Sequence[Erasure] = ()) -> Erased:
+    """Erase again what other copies of the ledger say was erased; returns what went. On the writer thread.
+
+    ``continuing`` rows follow the database's own and keep their positions and hashes; those from ``elsewhere``, a
+    copy that has gone another way, are appended anew. What depends on them here and nowhere else gets tombstones
+    of its own behind them.
+    """
+    now_ms = db.clock.now_ms()
+    with db.write("replay erasures") as tx:
+        sources, threads = closure.find_erased(tx, [*continuing, *elsewhere])
+        closed = closure.closure_of(tx, sources)
+        erased = collect(closure.contents_of(tx, closed, thread_ids=threads))
+        removed = closure.remove(tx, closed, thread_ids=threads, now_ms=now_ms)
+        erasures.insert_copies(tx, continuing)
+        for erasure in elsewhere:
+            tombstone = Tombstone(erasure.entity, erasure.public_id, erasure.identity)
+            erasures.append(tx, [tombstone], at_ms=erasure.erased_at_ms)
+        erasures.append(tx, removed.tombstones, at_ms=now_ms)
+        erasures.mark_unfinished(tx)
+        return erased
+
+
 def reconcile_inside(db: Database, path: Path) -> Reconciled:
     """`reconcile` as an operation on the writer thread, outside transactions."""
     conn = db.maintenance_connection()
@@ -128,12 +181,13 @@ def _reconcile_open(db: Database, conn: Connection, path: Path, descriptor: int)
     content = os.pread(descriptor, size, 0)
     whole = _tidy(content)
     extra = _compare(conn, path, whole) if whole else []
-    replayed = _replay(db, extra)
+    if extra:
+        replay(db, extra)
     if whole != content:
         _replace_tail(descriptor, content, whole)
     rows = erasures.read_after(conn, max(whole.count(b"\n") - 1, 0))
     appended = _append(descriptor, rows, header="" if whole else _header(conn))
-    return Reconciled(appended, replayed, is_repaired=whole != content)
+    return Reconciled(appended, len(extra), is_repaired=whole != content)
 
 
 def _known_last(conn: Connection, descriptor: int, size: int) -> int | None:
@@ -153,27 +207,38 @@ def _compare(conn: Connection, path: Path, whole: bytes) -> list[Erasure]:
     """Hold the file against the database; returns the rows that only the file has. Raises `DamagedData`."""
     instance = erasures.instance_id(conn)
     lines = whole.splitlines()
-    _check_header(path, lines[0], instance)
-    tip = erasures.genesis(instance)
+    header = _header_in(path, lines[0])
+    if header.instance != instance:
+        raise DamagedData(
+            f"{path} belongs to another instance ({header.instance}, the database is {instance}): "
+            "put back the ledger of this instance, or the database that belongs to the ledger (RECOVERY.md)"
+        )
     ours = erasures.read_after(conn, 0)
     extra = []
+    for number, erasure in _rows_in(path, lines, instance):
+        mine = next(ours, None)
+        if mine is not None and mine != erasure:
+            raise _damaged(path, number, "differs from the database: the two have gone different ways")
+        if mine is None:
+            extra.append(erasure)
+    return extra
+
+
+def _rows_in(path: Path, lines: Sequence[bytes], instance: str) -> Iterator[tuple[int, Erasure]]:
+    """The rows behind the header with their line numbers, each checked to follow the one before."""
+    tip = erasures.genesis(instance)
     for number, line in enumerate(lines[1:], 2):
         try:
             erasure = _Line.model_validate_json(line).erasure()
         except ValidationError:
             raise _damaged(path, number, "is not a row of the ledger") from None
-        mine = next(ours, None)
         if not erasures.follows(tip, erasure):
             raise _damaged(path, number, "breaks the chain of hashes")
-        if mine is not None and mine != erasure:
-            raise _damaged(path, number, "differs from the database: the two have gone different ways")
-        if mine is None:
-            extra.append(erasure)
+        yield number, erasure
         tip = Tip(erasure.position, erasure.hash)
-    return extra
 
 
-def _check_header(path: Path, line: bytes, instance: str) -> None:
+def _header_in(path: Path, line: bytes) -> _Header:
     try:
         header = _Header.model_validate_json(line)
     except ValidationError:
@@ -182,27 +247,7 @@ def _check_header(path: Path, line: bytes, instance: str) -> None:
         raise DamagedData(
             f"{path} has version {header.version}, this pikobot knows {VERSION}: use a newer pikobot"
         )
-    if header.instance != instance:
-        raise DamagedData(
-            f"{path} belongs to another instance ({header.instance}, the database is {instance}): "
-            "put back the ledger of this instance, or the database that belongs to the ledger (RECOVERY.md)"
-        )
-
-
-def _replay(db: Database, extra: list[Erasure]) -> int:
-    """Erase again what the file says was erased, under the same positions and hashes.
-
-    What depends on it here and nowhere else gets tombstones of its own behind them.
-    """
-    if extra:
-        now_ms = db.clock.now_ms()
-        with db.write("replay erasures") as tx:
-            sources, threads = closure.find_erased(tx, extra)
-            removed = closure.remove(tx, closure.closure_of(tx, sources), thread_ids=threads, now_ms=now_ms)
-            erasures.insert_copies(tx, extra)
-            erasures.append(tx, removed.tombstones, at_ms=now_ms)
-            erasures.mark_unfinished(tx)
-    return len(extra)
+    return header
 
 
 def _write_anew(conn: Connection, path: Path) -> int:
