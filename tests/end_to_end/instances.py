@@ -31,8 +31,11 @@ class Outcome:
 
 
 def make_instance(root: Path, server: ScriptedOpenAI | None = None, **settings: object) -> Instance:
-    """With a server its model answers; settings are written as ``chat_timeout_s=1`` for chat.timeout_s."""
-    changes = []
+    """With a server its model answers; settings are written as ``chat_timeout_s=1`` for chat.timeout_s.
+
+    Nothing is learned in the background: every request that the server sees belongs to an answer.
+    """
+    changes = [("extraction.enabled", "false")]
     if server is not None:
         changes += [
             ("chat.provider", "custom"),
@@ -40,9 +43,7 @@ def make_instance(root: Path, server: ScriptedOpenAI | None = None, **settings: 
             ("chat.model", "scripted"),
         ]
     changes += [(name.replace("_", ".", 1), str(value)) for name, value in settings.items()]
-    return create_instance(
-        root, set_values(default_config_text(), changes) if changes else default_config_text()
-    )
+    return create_instance(root, set_values(default_config_text(), changes))
 
 
 def ask(instance: Instance, text: str, *, thread: str | None = None, is_ephemeral: bool = False) -> Outcome:
