@@ -79,7 +79,7 @@ async def serving(
             learns=config.extraction.enabled,
             on_run_ended=learner.wake if learner is not None else None,
         )
-        operator = create_context(db, config, credentials, is_served=True)
+        operator = create_context(db, instance, config, credentials, is_served=True)
         stack.callback(remove_socket, instance)
         server = OperatorServer(operator, credentials.operator_token)
         await stack.enter_async_context(serve_operator(server, prepare_socket_path(instance)))

@@ -28,7 +28,7 @@ from pikobot.errors import InvalidParams, NotFound, PikobotError
 from pikobot.memory import ledger
 from pikobot.memory.byte_scan import Erased, ScanReport, collect, needles_of, scan
 from pikobot.memory.ledger import Reconciled
-from pikobot.memory.params import Name, Params, storable, validated
+from pikobot.memory.params import Name, Params, storable
 from pikobot.memory.receipts import AlreadyErased, Receipt
 from pikobot.store import closure, erasures, targets
 from pikobot.store.closure import Removed
@@ -370,12 +370,11 @@ class ForgetParams(Params):
     dry_run: bool = Field(default=False, alias="dryRun")
 
 
-def forget_rpc(db: Database, ledger_path: Path, params: object) -> dict[str, object]:
+def forget_rpc(db: Database, ledger_path: Path, given: ForgetParams) -> dict[str, object]:
     """``memory.forget`` for the operator, who may forget in every scope: a preview, a receipt or "alreadyErased".
 
     Raises `InvalidParams`, and what `preview` and `forget` raise. Blocks until the erasure is proved.
     """
-    given = validated(ForgetParams, params)
     target = ForgetTarget(tuple(given.sources or ()), given.thread, given.query)
     if given.dry_run:
         return preview(db, target).as_json()

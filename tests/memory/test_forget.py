@@ -12,6 +12,7 @@ from pikobot.memory import ledger
 from pikobot.memory.byte_scan import Find, ScanReport
 from pikobot.memory.forget import (
     Finished,
+    ForgetParams,
     ForgetTarget,
     PreviewItem,
     confirmed,
@@ -21,6 +22,7 @@ from pikobot.memory.forget import (
     preview,
 )
 from pikobot.memory.ledger import Reconciled, check
+from pikobot.memory.params import validated
 from pikobot.memory.receipts import AlreadyErased, Receipt
 from pikobot.store import erasures, leases
 from pikobot.store.closure import Removed
@@ -84,6 +86,10 @@ def plant(db: Database) -> Exchange:
     exchange(db, "what was the code?", f"it was {marks}", reads=[secret.request, secret.answer])
     exchange(db, "remind me", transcript=[marks], reads=[secret.answer], is_leased=True, thread="reminder")
     return secret
+
+
+def asked(db: Database, path: Path, params: object) -> dict[str, object]:
+    return forget_rpc(db, path, validated(ForgetParams, params))
 
 
 def test_nothing_is_left_of_marks_among_two_thousand_other_rows(db: Database, path: Path) -> None:
@@ -491,18 +497,18 @@ def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:
 
 def test_rpc_forgets_sources_and_threads_at_once_and_a_query_with_its_token(db: Database, path: Path) -> None:
     [name, other] = say(db, "the code is 4711", "unrelated")
-    assert forget_rpc(db, path, {"sources": [name], "dryRun": True})["total"] == 1
-    shown = forget_rpc(db, path, {"query": "4711", "dryRun": True})
+    assert asked(db, path, {"sources": [name], "dryRun": True})["total"] == 1
+    shown = asked(db, path, {"query": "4711", "dryRun": True})
     assert (shown["status"], shown["direct"], len(shown["items"])) == ("preview", 1, 1)  # type: ignore[arg-type]  # a list
     say(db, "4711 again")
-    done = forget_rpc(db, path, {"query": "4711", "token": shown["token"]})
+    done = asked(db, path, {"query": "4711", "token": shown["token"]})
     assert (done["status"], done["removed"]) == ("erased", {"sources": 1})
     with pytest.raises(NotFound, match="nothing that is retained matches"):
-        forget_rpc(db, path, {"query": "4711", "token": shown["token"]})
-    assert forget_rpc(db, path, {"sources": [other]})["status"] == "erased"
-    assert forget_rpc(db, path, {"sources": [other]}) == {"status": "alreadyErased", "ids": 1}
+        asked(db, path, {"query": "4711", "token": shown["token"]})
+    assert asked(db, path, {"sources": [other]})["status"] == "erased"
+    assert asked(db, path, {"sources": [other]}) == {"status": "alreadyErased", "ids": 1}
     thread = read(db, "SELECT public_id FROM threads")[0][0]
-    assert forget_rpc(db, path, {"thread": thread})["removed"] == {"sources": 1, "threads": 1}
+    assert asked(db, path, {"thread": thread})["removed"] == {"sources": 1, "threads": 1}
 
 
 @pytest.mark.parametrize(
@@ -524,7 +530,7 @@ def test_rpc_forgets_sources_and_threads_at_once_and_a_query_with_its_token(db: 
 def test_rpc_refuses_wrong_parameters_by_name(db: Database, path: Path, params: object, message: str) -> None:
     say(db, "x")
     with pytest.raises(InvalidParams, match=message):
-        forget_rpc(db, path, params)
+        asked(db, path, params)
     assert read(db, "SELECT count(*) FROM sources") == [(1,)]
 
 

@@ -19,6 +19,7 @@ from pikobot.clock import Clock
 from pikobot.credentials import Secret
 from pikobot.errors import InstanceBusy, NotAllowed, PikobotError
 from pikobot.instance import Instance
+from pikobot.memory.opening import open_memory
 from pikobot.serving import (
     InstanceLock,
     ServedBy,
@@ -26,7 +27,7 @@ from pikobot.serving import (
     acquire_visitor_lock,
     resolve_socket_path,
 )
-from pikobot.store.prepare import is_prepared, open_database
+from pikobot.store.prepare import is_prepared
 
 ANSWER_TIMEOUT_S = 120.0
 # A process takes its lock before it listens; others (an import, a backup) hold the lock and never listen.
@@ -143,9 +144,9 @@ def connect_operator(instance: Instance, clock: Clock) -> Iterator[Operator]:
             yield reached
         return
     with _ready_lock(instance, reached, clock):
-        db = open_database(instance.database_path, clock)
+        db = open_memory(instance.database_path, instance.ledger_path, clock)
         with contextlib.closing(db):
-            yield DirectOperator(create_context(db, config, credentials, is_served=False))
+            yield DirectOperator(create_context(db, instance, config, credentials, is_served=False))
 
 
 def _reach(instance: Instance, token: Secret | None) -> InstanceLock | SocketOperator:

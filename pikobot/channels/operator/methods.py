@@ -7,6 +7,7 @@ Parameters are validated here, results are plain JSON objects with camelCase key
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, model_validator
@@ -17,8 +18,10 @@ from pikobot.clock import iso_time
 from pikobot.config import Config
 from pikobot.credentials import Credentials
 from pikobot.errors import InvalidParams, NotFound, UnknownMethod
+from pikobot.instance import Instance
 from pikobot.memory import cursors
 from pikobot.memory.assertions import RememberParams, Statement, remember
+from pikobot.memory.forget import ForgetParams, forget_rpc
 from pikobot.memory.lineage import FactParams, read_fact
 from pikobot.memory.params import Cursor, Name, Params, validated
 from pikobot.memory.search import (
@@ -59,6 +62,7 @@ class OperatorContext:
     """What the methods answer from, apart from their parameters."""
 
     db: Database
+    ledger_path: Path
     config: Config
     mode: Literal["model", "recall"]
     is_served: bool
@@ -118,7 +122,7 @@ class NoParams(Params):
 
 
 def create_context(
-    db: Database, config: Config, credentials: Credentials, *, is_served: bool
+    db: Database, instance: Instance, config: Config, credentials: Credentials, *, is_served: bool
 ) -> OperatorContext:
     """The context of an open instance."""
     is_model_on = config.chat.is_model_on(has_key=credentials.chat_api_key is not None)
@@ -126,6 +130,7 @@ def create_context(
     no_model = None if is_model_on else NO_PROVIDER if config.chat.provider == "none" else NO_MODEL
     return OperatorContext(
         db=db,
+        ledger_path=instance.ledger_path,
         config=config,
         mode="model" if is_model_on else "recall",
         is_served=is_served,
@@ -205,6 +210,10 @@ def _memory_remember(context: OperatorContext, params: RememberParams) -> Json:
             conn, FactParams(id=asserted.fact.public_id), allowed_scopes=None, now_ms=context.now_ms
         )
     return stored.as_json() | {"repeated": asserted.is_repeated}
+
+
+def _memory_forget(context: OperatorContext, params: ForgetParams) -> Json:
+    return forget_rpc(context.db, context.ledger_path, params)
 
 
 def _memory_retry(context: OperatorContext, params: RetryParams) -> Json:
@@ -363,6 +372,7 @@ METHODS: dict[str, Method[Any] | Operation[Any]] = {
     "memory.tags": Method(TagsParams, _memory_tags),
     "memory.remember": Operation(RememberParams, _memory_remember),
     "memory.retry": Operation(RetryParams, _memory_retry),
+    "memory.forget": Operation(ForgetParams, _memory_forget),
     "source.read": Method(ReadParams, _source_read),
     "threads.list": Method(ThreadsParams, _threads_list),
     "runs.list": Method(RunsParams, _runs_list),

@@ -53,7 +53,7 @@ def served(
             acquire_serving_lock(instance),
             contextlib.closing(open_database(instance.database_path, StillClock())) as db,
         ):
-            context = change_context(create_context(db, config, credentials, is_served=True))
+            context = change_context(create_context(db, instance, config, credentials, is_served=True))
             server = OperatorServer(
                 context,
                 credentials.operator_token,

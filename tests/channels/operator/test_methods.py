@@ -30,7 +30,7 @@ def context(instance: Instance) -> Iterator[OperatorContext]:
     clock = StillClock()
     clock.tokens = 1_000
     with contextlib.closing(open_database(instance.database_path, clock)) as db:
-        yield create_context(db, parse_config(OFF, "config.toml"), Credentials(), is_served=False)
+        yield create_context(db, instance, parse_config(OFF, "config.toml"), Credentials(), is_served=False)
 
 
 def ask(context: OperatorContext, method: str, **params: object) -> dict[str, object]:
@@ -111,8 +111,9 @@ def test_status_counts_and_says_what_is_degraded(context: OperatorContext) -> No
 
 def test_a_key_turns_the_model_on_and_a_missing_one_is_named(context: OperatorContext) -> None:
     config = parse_config("", "config.toml")
-    on = create_context(context.db, config, Credentials(chat_api_key=Secret("k")), is_served=True)
-    off = create_context(context.db, config, Credentials(), is_served=True)
+    at = Instance(context.ledger_path.parent)
+    on = create_context(context.db, at, config, Credentials(chat_api_key=Secret("k")), is_served=True)
+    off = create_context(context.db, at, config, Credentials(), is_served=True)
     status = ask(on, "status")
     assert (status["mode"], status["model"], status["served"]) == ("model", "deepseek-v4-flash", True)
     assert status["degraded"] == ["no embeddings yet: text search only"]
@@ -120,7 +121,8 @@ def test_a_key_turns_the_model_on_and_a_missing_one_is_named(context: OperatorCo
 
 
 def test_a_search_without_embeddings_says_so_unless_they_are_turned_off(context: OperatorContext) -> None:
-    wanted = create_context(context.db, parse_config("", "config.toml"), Credentials(), is_served=False)
+    at = Instance(context.ledger_path.parent)
+    wanted = create_context(context.db, at, parse_config("", "config.toml"), Credentials(), is_served=False)
     assert ask(context, "memory.search", query="Porto")["degraded"] is None
     assert ask(wanted, "memory.search", query="Porto")["degraded"] == "no embeddings yet: text search only"
 
@@ -195,3 +197,13 @@ def test_every_method_names_an_unknown_key(context: OperatorContext, method: str
 def _listed(page: dict[str, object]) -> list[dict[str, object]]:
     assert isinstance(page["runs"], list)
     return page["runs"]
+
+
+def test_the_operator_forgets_and_gets_a_receipt(context: OperatorContext) -> None:
+    say(context.db, "I keep a spare key under the fig tree")
+    shown = ask(context, "memory.forget", query="fig tree", dryRun=True)
+    assert (shown["status"], shown["total"]) == ("preview", 1)
+    receipt = ask(context, "memory.forget", query="fig tree", token=shown["token"])
+    assert (receipt["status"], receipt["erasedIds"], receipt["clean"]) == ("erased", 1, True)
+    assert ask(context, "memory.search", query="fig tree")["results"] == []
+    assert context.ledger_path.read_text(encoding="utf-8").count("\n") == 2
