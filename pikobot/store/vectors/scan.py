@@ -9,6 +9,7 @@ reused buffer, so memory is bounded by a block and the survivors; between blocks
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import apsw
 import numpy as np
@@ -23,9 +24,9 @@ from pikobot.store.vectors.means import load_mean
 from pikobot.store.vectors.profiles import SetId, load_set
 from pikobot.store.vectors.quantize import QuantizedQuery, checked_vector
 from pikobot.store.vectors.reading import BlockReader
-from pikobot.store.vectors.records import Float32s, Float64s, Int64s, VectorHit
+from pikobot.store.vectors.records import Float32s, Float64s, Int8s, Int64s, VectorHit
 from pikobot.store.vectors.rescoring import best_hits
-from pikobot.store.vectors.survivors import Survivors, k_highest
+from pikobot.store.vectors.survivors import SLOT_BITS, Survivors, k_highest
 
 MAX_K = 10_000
 # Far above the rounding of float64 sums of 16,384 terms, far below any difference that int8 can see.
@@ -33,9 +34,11 @@ ROUNDING = 1e-9
 # Covers the float32 rounding of a bound: five operations on numbers that stay below five.
 FILTER_MARGIN = 4e-6
 # A block with fewer eligible slots than one in so many is not read: the rows themselves are cheaper.
-SPARSE = 50
+SPARSE = 128
 # So many vectors of a block are narrowed down by their own k best before they are refined.
 MANY = 64
+# Slots that wait to be measured together: fewer calls, and a floor that is not much out of date.
+MEASURED_AT = 64
 # Steps of SQLite's virtual machine between two questions whether to stop: about a millisecond.
 STATEMENT_STEPS = 20_000
 
@@ -90,6 +93,16 @@ def _interruptible(conn: Connection, should_stop: Callable[[], bool]) -> Iterato
         conn.set_progress_handler(None, id=_interruptible)
 
 
+class _Slots(NamedTuple):
+    """Slots that the int8 products did not rule out, with what is needed to say more about them."""
+
+    places: Int64s
+    codes: Int8s
+    scale: Float32s
+    error: Float32s
+    offset: Float64s
+
+
 class _FirstPass:
     """Goes through the blocks and collects what they cannot rule out."""
 
@@ -98,6 +111,8 @@ class _FirstPass:
     ) -> None:
         dimension = len(vector)
         self.survivors = Survivors(k)
+        self._unmeasured: list[_Slots] = []
+        self._waiting = 0
         self._conn = conn
         self._blocks = blocks
         self._filter = SlotFilter(conn, eligibility)
@@ -118,6 +133,7 @@ class _FirstPass:
                     return False
                 blob.reopen(block.id)
                 self._look_at(blob, block)
+        self._measure()
         return True
 
     def _look_at(self, blob: apsw.Blob, block: Block) -> None:
@@ -126,15 +142,24 @@ class _FirstPass:
             slots = read_slots(blob, block.used)
             eligible = np.flatnonzero(self._filter.eligible(block.kind, slots))
             if len(eligible) * SPARSE < block.used:
-                self.survivors.add_unseen(block.id, eligible)
+                self.survivors.add_unseen(eligible + (block.id << SLOT_BITS))
                 return
         self._reader.read(blob, block)
         offset = self._offsets[block.mean_id]
         rows = self._not_ruled_out(offset, eligible)
         if len(rows):
-            score, error = self._measured(offset, rows)
-            kept = score + error >= self.survivors.floor
-            self.survivors.add(block.id, rows[kept], (score - error)[kept], (score + error)[kept])
+            self._unmeasured.append(
+                _Slots(
+                    rows + (block.id << SLOT_BITS),
+                    self._reader.codes[rows],
+                    self._reader.scale[rows],
+                    self._reader.error[rows],
+                    np.full(len(rows), offset),
+                )
+            )
+            self._waiting += len(rows)
+            if self._waiting >= MEASURED_AT:
+                self._measure()
 
     def _not_ruled_out(self, offset: float, eligible: Int64s | None) -> Int64s:
         """The slots in the reader that may be among the k best, by int8 products alone.
@@ -157,8 +182,15 @@ class _FirstPass:
             rows = rows[upper[rows] >= best]
         return rows
 
-    def _measured(self, offset: float, rows: Int64s) -> tuple[Float64s, Float64s]:
-        """Scores of slots by the whole query and their codes, and how far they can be from the exact ones."""
-        score = (self._reader.codes[rows] @ self._query.unit) * self._reader.scale[rows]
-        score += offset
-        return score, self._reader.error[rows] + np.float64(ROUNDING)
+    def _measure(self) -> None:
+        """Give the survivors what was not ruled out, with scores by the whole query and the codes.
+
+        Only the vectors' own errors are left then. Done for the slots of several blocks at a time.
+        """
+        if self._unmeasured:
+            places, codes, scale, error, score = map(np.concatenate, zip(*self._unmeasured, strict=True))
+            score += (codes @ self._query.unit) * scale
+            error = error.astype(np.float64) + ROUNDING
+            self.survivors.add(places, score - error, score + error)
+            self._unmeasured.clear()
+            self._waiting = 0

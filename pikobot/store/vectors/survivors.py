@@ -23,24 +23,22 @@ class Survivors:
         self._held = 0
         self._prune_at = PRUNE_AT
 
-    def add(self, block_id: int, slots: Int64s, lower: Float64s, upper: Float64s) -> None:
-        """Take vectors of a block with their intervals in; each vector once."""
-        higher = lower[lower > self.floor]
-        if len(higher):
-            self._lower = k_highest(np.concatenate([self._lower, higher]), self.k)
-            if len(self._lower) == self.k:
-                self.floor = float(self._lower.min())
+    def add(self, places: Int64s, lower: Float64s, upper: Float64s) -> None:
+        """Take vectors in with their intervals; each vector once."""
+        self._lower = k_highest(np.concatenate([self._lower, lower]), self.k)
+        if len(self._lower) == self.k:
+            self.floor = float(self._lower.min())
         self._upper.append(upper)
-        self._places.append(slots + (block_id << SLOT_BITS))
-        self._held += len(slots)
+        self._places.append(places)
+        self._held += len(places)
         if self._held > self._prune_at:
             places, upper = self.ranked()
             self._places, self._upper, self._held = [places], [upper], len(places)
             self._prune_at = max(PRUNE_AT, 2 * len(places))
 
-    def add_unseen(self, block_id: int, slots: Int64s) -> None:
-        """Take vectors of a block in of which nothing is known yet."""
-        self.add(block_id, slots, np.full(len(slots), -np.inf), np.full(len(slots), np.inf))
+    def add_unseen(self, places: Int64s) -> None:
+        """Take vectors in of which nothing is known yet."""
+        self.add(places, np.full(len(places), -np.inf), np.full(len(places), np.inf))
 
     def ranked(self) -> tuple[Int64s, Float64s]:
         """Places and upper ends of what survives, highest upper end first."""
