@@ -29,6 +29,7 @@ from pikobot.store.vectors.eligibility import EVERYTHING, Eligibility
 from pikobot.store.vectors.kernel import choose_kernel
 from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import Profile, SetId, create_set
+from pikobot.store.vectors.rebuild import refresh_block
 from pikobot.store.vectors.records import Float32s, NewVector, Owner, OwnerKind
 from pikobot.store.vectors.scan import scan
 
@@ -127,7 +128,14 @@ def _fill(db: Database, data: Data) -> SetId:
                     for i in range(begin, min(begin + BATCH, count))
                 ],
             )
+    while _refresh(db, set_id):  # what the worker does in its idle time
+        pass
     return set_id
+
+
+def _refresh(db: Database, set_id: SetId) -> bool:
+    with db.write("refresh a block") as tx:
+        return refresh_block(tx, set_id)
 
 
 def _vec0(path: Path, data: Data) -> Connection:
