@@ -19,7 +19,7 @@ from pikobot.errors import ExitCode, PikobotError
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 EXIT_CODES = """Exit codes: 0 done, 1 failed, 2 wrong usage, 3 nothing found or not allowed, 4 instance busy,
-5 provider or budget, 6 damaged data, 130 interrupted."""
+5 provider or budget, 6 damaged data, 130 interrupted, 143 terminated."""
 
 app = typer.Typer(
     name="pikobot",

@@ -40,6 +40,7 @@ _ELIGIBLE = """
     AND (:from_ms IS NULL OR s.said_at_ms >= :from_ms)
     AND (:to_ms IS NULL OR s.said_at_ms < :to_ms)
     AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now_ms)
+    AND s.origin <> 'recall'
     AND s.id NOT IN (SELECT value FROM json_each(:excluded))
 """
 # The columns of a `Match` but its score; a question ends with its mark, of either width.
@@ -135,9 +136,9 @@ def search_text(
     """Return the eligible sources that answer the query best, best first, equals newest first.
 
     Eligible: in one of the scopes (None: all), said in [from_ms, to_ms), of one of the roles, not expired at
-    now_ms, not excluded. Seen sources take part in the ranking and are left out of the result: pages of one
-    ranking are read that way. A query of one term returns only what contains it; an empty list when the query
-    holds nothing searchable.
+    now_ms, not excluded, and no answer of recall mode, which only quotes what is found itself. Seen sources take
+    part in the ranking and are left out of the result: pages of one ranking are read that way. A query of one
+    term returns only what contains it; an empty list when the query holds nothing searchable.
     """
     eligible: _Bindings = {
         "scopes": _json(scope_ids),
