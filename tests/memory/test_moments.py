@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pikobot.memory.moments import Moment, after_ms, first_ms, parse_moment
+from pikobot.memory.moments import Moment, after_ms, canonical, day_of, first_ms, parse_moment
 
 HOUR_MS = 3_600_000
 
@@ -42,3 +42,27 @@ def test_anything_else_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected ISO 8601|the year is outside") as refused:
         parse_moment(text)
     assert text == "" or text not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("2024-03-02", "2024-03-02"),
+        ("20240302", "2024-03-02"),
+        ("2024-W09-6", "2024-03-02"),
+        ("2024-03-02T09:30", "2024-03-02T09:30:00"),
+        ("2024-03-02 09:30:00.5", "2024-03-02T09:30:00"),
+        ("2024-03-02T09:30:00Z", "2024-03-02T09:30:00+00:00"),
+        ("20240302T093000+0800", "2024-03-02T09:30:00+08:00"),
+    ],
+)
+def test_a_moment_has_one_stored_form_and_one_day(text: str, stored: str) -> None:
+    assert canonical(text) == stored
+    assert canonical(stored) == stored
+    assert day_of(text) == "2024-03-02"
+
+
+@pytest.mark.parametrize("text", ["", "2024-02-30", "soon", "0001-01-01"])
+def test_what_is_no_moment_is_never_stored(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected ISO 8601|the year is outside"):
+        canonical(text)
