@@ -9,6 +9,7 @@ column without a rule, so that a new table which holds text or points at a sourc
            ──▶ runs that it asks for, unfinished            cancelled, 'forgotten'
            ──▶ runs that have read it, under way            lose their lease and are queued again without it
            ──▶ transcripts of both kinds of runs            removed
+           ──▶ which facts such runs and answers have read      removed
            ──▶ facts that quote it or need it as context        removed with tags, index rows, unused entities
            ──▶ facts that such a fact has replaced              stand again, or follow its own successor
            ──▶ extraction jobs over it                          lose their lease; cancelled without other sources
@@ -164,7 +165,7 @@ RULES: dict[str, dict[str, Rule]] = {
     },
     "entity_aliases": {"entity_id": Rule.FOLLOWS, "folded": Rule.CONTENT, "fact_id": Rule.FOLLOWS},
     "fact_entities": {"fact_id": Rule.FOLLOWS, "entity_id": Rule.FOLLOWS},
-    "run_facts": {"run_id": Rule.FOLLOWS, "fact_id": Rule.FOLLOWS},
+    "run_facts": {"run_id": Rule.FOLLOWS, "fact_id": Rule.FOLLOWS, "is_given": Rule.PLAIN},
     "extraction_jobs": {
         "id": Rule.KEY,
         "public_id": Rule.PLAIN,
@@ -218,6 +219,13 @@ _NAMES_IN_FACTS = """
     UNION SELECT n.name FROM fact_entities AS fe JOIN entities AS n ON n.id = fe.entity_id WHERE fe.fact_id IN gone
     UNION SELECT n.folded FROM fact_entities AS fe JOIN entities AS n ON n.id = fe.entity_id WHERE fe.fact_id IN gone
     UNION SELECT folded FROM entity_aliases WHERE fact_id IN gone
+"""
+
+
+# Runs that lost what they had read, and have no answer to show for it.
+_BEGIN_AGAIN = """
+    SELECT id FROM runs
+    WHERE id IN (SELECT value FROM json_each(:runs)) AND state IN ('queued', 'leased', 'cancelled')
 """
 
 
@@ -330,7 +338,9 @@ def remove(
         "sources": len(tombstones),
     }
     fence_jobs(conn, ids, now_ms=now_ms)
+    readings = _delete_readings(conn, runs, ids)
     learned = delete_facts(conn, facts_resting_on(conn, source_ids))
+    learned["run_facts"] += readings
     learned["extraction_job_sources"] = _delete(conn, "extraction_job_sources", "source_id", ids)
     rows |= {table: count for table, count in learned.items() if count}
     with _index_kept_clean(conn, len(source_ids)):
@@ -412,16 +422,21 @@ def _fence(conn: Connection, runs: _Runs, now_ms: int) -> tuple[int, int]:
 
 def _delete_citations(conn: Connection, runs: _Runs, ids: str) -> int:
     """Citations of what goes; and all of a run that begins again or never ends, for it has read nothing now."""
+    conn.execute(f"DELETE FROM run_sources WHERE run_id IN ({_BEGIN_AGAIN})", {"runs": _json(_all(runs))})
+    return conn.changes() + _delete(conn, "run_sources", "source_id", ids)
+
+
+def _delete_readings(conn: Connection, runs: _Runs, ids: str) -> int:
+    """The facts that such a run has read, and those that an answer which goes is explained by."""
     conn.execute(
-        """
-        DELETE FROM run_sources WHERE run_id IN (
-            SELECT id FROM runs
-            WHERE id IN (SELECT value FROM json_each(:runs)) AND state IN ('queued', 'leased', 'cancelled')
+        f"""
+        DELETE FROM run_facts WHERE run_id IN ({_BEGIN_AGAIN}) OR run_id IN (
+            SELECT run_id FROM sources WHERE id IN (SELECT value FROM json_each(:ids)) AND role = 'assistant'
         )
         """,
-        {"runs": _json(_all(runs))},
+        {"runs": _json(_all(runs)), "ids": ids},
     )
-    return conn.changes() + _delete(conn, "run_sources", "source_id", ids)
+    return conn.changes()
 
 
 def _delete(conn: Connection, table: str, column: str, ids: str) -> int:

@@ -256,17 +256,26 @@ def set_tags(conn: Connection, fact_ids: Iterable[FactId], tags: Collection[str]
         )
 
 
-def cite_facts(conn: Connection, run_id: RunId, public_ids: Iterable[str]) -> None:
-    """Record that a run has read facts, those that still exist. Caller holds write and cites their sources too."""
+def cite_facts(conn: Connection, run_id: RunId, public_ids: Iterable[str], *, is_given: bool = False) -> None:
+    """Record that a run has read facts, those that still exist. Caller holds write and cites their sources too.
+
+    ``is_given``: they were shown with the request; what a tool reads later as well counts as read.
+    """
     conn.executemany(
-        "INSERT OR IGNORE INTO run_facts (run_id, fact_id) SELECT ?, id FROM facts WHERE public_id = ?",
-        [(run_id, public_id) for public_id in public_ids],
+        """
+        INSERT INTO run_facts (run_id, fact_id, is_given) SELECT :run, id, :given FROM facts WHERE public_id = :fact
+        ON CONFLICT DO UPDATE SET is_given = min(is_given, excluded.is_given)
+        """,
+        [{"run": run_id, "fact": public_id, "given": int(is_given)} for public_id in public_ids],
     )
 
 
-def cited_facts(conn: Connection, run_id: RunId) -> list[FactId]:
-    rows = conn.execute("SELECT fact_id FROM run_facts WHERE run_id = ? ORDER BY fact_id", (run_id,))
-    return [FactId(row[0]) for row in rows]
+def cited_facts(conn: Connection, run_id: RunId) -> dict[FactId, bool]:
+    """The facts that a run has read, each with whether it was only shown with the request."""
+    rows = conn.execute(
+        "SELECT fact_id, is_given FROM run_facts WHERE run_id = ? ORDER BY fact_id", (run_id,)
+    )
+    return {FactId(row[0]): bool(row[1]) for row in rows}
 
 
 def facts_resting_on(conn: Connection, source_ids: Iterable[SourceId]) -> list[FactId]:

@@ -1,5 +1,6 @@
 """Literal search in a scope's retained messages, newest first, and the order of a thread's conversation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pikobot.store.connection import MAX_INTEGER, Connection
@@ -92,6 +93,16 @@ def conversation_before(
         ContextEntry(SourceId(row[0]), row[1], bool(row[2]), None if row[3] is None else RunId(row[3]))
         for row in rows
     ]
+
+
+def since_last_answer(entries: Sequence[ContextEntry]) -> list[SourceId]:
+    """The end of a conversation from the model's last answer on, that one included; all of it without one."""
+    chain: list[SourceId] = []
+    for entry in reversed(entries):
+        chain.append(entry.source_id)
+        if entry.is_answer:
+            break
+    return chain[::-1]
 
 
 def messages_before(conn: Connection, source: Source, *, now_ms: int, limit: int) -> list[SourceId]:

@@ -5,6 +5,7 @@ one with role 'assistant'; a unique index allows one of each. While it runs, its
 finished tool rounds, so that a crash repeats no finished provider call; the transcript goes when the run ends.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NewType
@@ -102,6 +103,20 @@ def answer_of(conn: Connection, run_id: RunId) -> tuple[str, bool] | None:
     return None if row is None else (row[0], bool(row[1]))
 
 
+def last_answer(conn: Connection, *, thread_id: ThreadId | None, scope_ids: Iterable[int]) -> SourceId | None:
+    """The answer of the newest run that has one, in a thread or else in all of those scopes."""
+    row = conn.execute(
+        """
+        SELECT id FROM sources INDEXED BY sources_of_run
+        WHERE run_id IS NOT NULL AND role = 'assistant' AND kind = 'message'
+          AND (:thread IS NULL OR thread_id = :thread) AND scope_id IN (SELECT value FROM json_each(:scopes))
+        ORDER BY run_id DESC LIMIT 1
+        """,
+        {"thread": thread_id, "scopes": json.dumps(list(scope_ids))},
+    ).fetchone()
+    return None if row is None else SourceId(row[0])
+
+
 def request_source_id(conn: Connection, run_id: RunId) -> SourceId | None:
     """The run's request; None when it has been forgotten meanwhile."""
     row = conn.execute(
@@ -175,9 +190,14 @@ def load_transcript(conn: Connection, run_id: RunId) -> list[str]:
 
 
 def clear_execution(conn: Connection, run_id: RunId) -> None:
-    """Remove what a run keeps only while it runs: its transcript and its citation set. Caller holds write."""
+    """Remove what a run keeps only while it runs: its transcript, its citation set. Caller holds write.
+
+    The facts that it has read stay while there is an answer that they explain.
+    """
     conn.execute("DELETE FROM run_transcript WHERE run_id = ?", (run_id,))
     conn.execute("DELETE FROM run_sources WHERE run_id = ?", (run_id,))
+    if answer_of(conn, run_id) is None:
+        conn.execute("DELETE FROM run_facts WHERE run_id = ?", (run_id,))
 
 
 def cite_sources(conn: Connection, run_id: RunId, source_ids: Iterable[SourceId]) -> None:

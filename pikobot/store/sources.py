@@ -162,6 +162,15 @@ def link_dependencies(conn: Connection, source_id: SourceId, depends_on: Iterabl
     )
 
 
+def dependencies_of(conn: Connection, source_id: SourceId) -> list[SourceId]:
+    """What an answer was made from."""
+    rows = conn.execute(
+        "SELECT depends_on_id FROM source_dependencies WHERE source_id = ? ORDER BY depends_on_id",
+        (source_id,),
+    )
+    return [SourceId(row[0]) for row in rows]
+
+
 def earliest_expiry(conn: Connection, ids: Iterable[SourceId]) -> int | None:
     """The first moment at which one of the sources expires: a derived answer may not outlive it."""
     moments = []

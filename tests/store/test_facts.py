@@ -178,7 +178,7 @@ def test_deleting_facts_leaves_nothing_of_them(db: Database) -> None:
     )
     public_id = rows.rows(db, "SELECT public_id FROM facts")[0][0]
     rows.write(db, cite_facts, run.id, [public_id, "fact_unknown"])
-    assert rows.read(db, cited_facts, run.id) == [stored.fact_id]
+    assert rows.read(db, cited_facts, run.id) == {stored.fact_id: False}
     assert counts(db)["entity_aliases"] == 1
     assert rows.read(db, facts_resting_on, [said]) == [stored.fact_id]
     removed = rows.write(db, delete_facts, [stored.fact_id])

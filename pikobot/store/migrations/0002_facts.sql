@@ -83,10 +83,12 @@ CREATE VIRTUAL TABLE facts_text USING fts5 (
 );
 INSERT INTO facts_text (facts_text, rank) VALUES ('secure-delete', 1);
 
--- Facts that a run's tools have read: what an answer is explained by. Their sources are in run_sources as well.
+-- Facts that a run has read: what its answer is explained by, so they stay with the run. Their sources are in
+-- run_sources while it runs, and afterwards among the dependencies of the answer.
 CREATE TABLE run_facts (
-    run_id  INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-    fact_id INTEGER NOT NULL REFERENCES facts (id) ON DELETE CASCADE,
+    run_id   INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    fact_id  INTEGER NOT NULL REFERENCES facts (id) ON DELETE CASCADE,
+    is_given INTEGER NOT NULL CHECK (is_given IN (0, 1)),  -- shown with the request; 0: read by a tool
     PRIMARY KEY (run_id, fact_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX run_facts_reverse ON run_facts (fact_id);
