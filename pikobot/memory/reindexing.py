@@ -1,0 +1,40 @@
+"""Make everything again that is derived from what is stored: text indexes, and the blocks of the vectors.
+
+One transaction for each kind: a search meanwhile sees the old or the new one. The means that vectors are quantised
+with are made again as well, so that they hold nothing of forgotten ones.
+"""
+
+from dataclasses import dataclass
+
+from pikobot.store.connection import Database
+from pikobot.store.fact_index import rebuild_fact_index
+from pikobot.store.text_index import rebuild_text_index
+from pikobot.store.vectors.profiles import active_set, building_set
+from pikobot.store.vectors.rebuild import rebuild_blocks
+
+
+@dataclass(frozen=True)
+class Reindexed:
+    """How many of each are in the new indexes."""
+
+    sources: int
+    facts: int
+    vectors: int
+
+
+def reindex(db: Database) -> Reindexed:
+    """Make all indexes again. Not from the event loop. Raises `DamagedData` when what is stored is damaged itself."""
+    return db.perform(_reindex)
+
+
+def _reindex(db: Database) -> Reindexed:
+    with db.write("make the text index again") as tx:
+        sources = rebuild_text_index(tx)
+    with db.write("make the text index of facts again") as tx:
+        facts = rebuild_fact_index(tx)
+    vectors = 0
+    with db.write("make the vector blocks again") as tx:
+        for vector_set in (active_set(tx), building_set(tx)):
+            vectors += 0 if vector_set is None else rebuild_blocks(tx, vector_set.id)
+    db.truncate_wal()
+    return Reindexed(sources, facts, vectors)

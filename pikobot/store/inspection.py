@@ -1,0 +1,116 @@
+"""What can be wrong with a database, found by reading alone: structure, references, indexes, erased rows.
+
+`PRAGMA integrity_check` looks through the full-text indexes as well (SQLite 3.44 and later), so nothing needs a
+write lock. Every check is made, whatever the others found. Findings hold counts and names of tables, never content.
+"""
+
+from collections.abc import Iterator
+
+import apsw
+
+from pikobot.store import closure
+from pikobot.store.connection import Connection
+from pikobot.store.text_index import is_index_current
+from pikobot.store.vectors.verify import verify_vectors
+
+MAX_PROBLEMS = 20
+MAX_PROBLEM_CHARS = 200
+
+_COUNTS = (
+    (
+        "sources",
+        "SELECT count(*) FROM sources WHERE id NOT IN (SELECT id FROM sources_text_docsize)",
+        "{} sources are missing in the text index: run `pikobot reindex`",
+    ),
+    (
+        "sources",
+        "SELECT count(*) FROM sources_text_docsize WHERE id NOT IN (SELECT id FROM sources)",
+        "{} rows of the text index have no source: run `pikobot reindex`",
+    ),
+    (
+        "facts",
+        "SELECT count(*) FROM facts WHERE id NOT IN (SELECT id FROM facts_text_docsize)",
+        "{} facts are missing in the text index: run `pikobot reindex`",
+    ),
+    (
+        "facts",
+        "SELECT count(*) FROM facts_text_docsize WHERE id NOT IN (SELECT id FROM facts)",
+        "{} rows of the text index have no fact: run `pikobot reindex`",
+    ),
+    (
+        "facts",
+        "SELECT count(*) FROM facts WHERE id NOT IN (SELECT fact_id FROM fact_evidence)",
+        "{} facts have no evidence: restore a backup (RECOVERY.md)",
+    ),
+)
+
+
+def inspect_structure(conn: Connection) -> list[str]:
+    """What is wrong with the file, its indexes and its references. Takes the time of reading everything."""
+    return list(_structure(conn)) or _references(conn)
+
+
+def inspect(conn: Connection) -> list[str]:
+    """Every finding, none when all is sound. ``conn`` may be read-only."""
+    findings = list(_structure(conn))
+    if findings:
+        return findings  # what is asked of a damaged file has no dependable answer
+    findings += _references(conn)
+    findings += _counted(conn)
+    if _has_table(conn, "vectors"):
+        findings += verify_vectors(conn)
+    if not is_index_current(conn):
+        findings.append("the text index was made by another segmenter: run `pikobot reindex`")
+    return findings + list(_erased_rows(conn))
+
+
+def _structure(conn: Connection) -> Iterator[str]:
+    try:
+        for (problem,) in conn.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
+            if "fts5" in problem or "inverted index" in problem:
+                yield "a text index is damaged: run `pikobot reindex`"
+            elif problem != "ok":
+                yield f"the file is damaged: {problem[:MAX_PROBLEM_CHARS]}"
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        yield f"the file is damaged: {str(error)[:MAX_PROBLEM_CHARS]}"
+
+
+def _references(conn: Connection) -> list[str]:
+    counts: dict[tuple[str, str], int] = {}
+    for table, _rowid, parent, _key in conn.execute("PRAGMA foreign_key_check"):
+        counts[table, parent] = counts.get((table, parent), 0) + 1
+    return [
+        f"{count} rows of {table} refer to rows of {parent} that are missing: restore a backup (RECOVERY.md)"
+        for (table, parent), count in sorted(counts.items())
+    ]
+
+
+def _has_table(conn: Connection, name: str) -> bool:
+    """Whether the schema has come so far."""
+    row = conn.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (name,)).fetchone()
+    return row is not None
+
+
+def _counted(conn: Connection) -> list[str]:
+    findings = []
+    for table, sql, finding in _COUNTS:
+        if not _has_table(conn, table):
+            continue
+        row = conn.execute(sql).fetchone()
+        if row is not None and row[0]:
+            findings.append(finding.format(row[0]))
+    return findings
+
+
+def _erased_rows(conn: Connection) -> Iterator[str]:
+    """Rows whose public id the ledger names as erased."""
+    for table, columns in sorted(closure.RULES.items()):
+        named = [column for column, rule in columns.items() if rule is closure.Rule.NAMED]
+        if table == "erasures" or not _has_table(conn, table):
+            continue
+        for column in named:
+            row = conn.execute(
+                f"SELECT count(*) FROM {table} WHERE {column} IN (SELECT public_id FROM erasures)"
+            ).fetchone()
+            if row is not None and row[0]:
+                yield f"{row[0]} rows of {table} were erased and are there again: start pikobot once"
