@@ -1,0 +1,250 @@
+"""`verify`: everything that can be checked of an instance or of a backup, changing nothing and collecting all.
+
+    permissions   the directory and what is private in it are its owner's alone
+    settings      config.toml is one that pikobot takes
+    database      structure, references, indexes, erased rows (`store.inspection`)
+    ledger        the chain of hashes, and agreement of file and database both ways
+    erased ids    no other file of the directory names what was erased: a copy of an old database would
+    left files    what a crash has left: copies, stages, temporary files
+
+A database that nobody serves is locked and read as it lies there; of one that is served a snapshot is read.
+"""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pikobot import replacing
+from pikobot.backup.encryption import Keys
+from pikobot.backup.manifest import DATABASE_NAME
+from pikobot.backup.reading import Progress, no_progress, read_backup
+from pikobot.clock import Clock
+from pikobot.errors import DamagedData, ExitCode, PikobotError
+from pikobot.files import check_private, os_failure
+from pikobot.instance import Instance
+from pikobot.memory import ledger
+from pikobot.serving import ServedBy, acquire_serving_lock, acquire_visitor_lock
+from pikobot.store import erasures
+from pikobot.store.connection import Connection, Database
+from pikobot.store.inspection import inspect
+from pikobot.store.schema import known_migrations
+from pikobot.store.snapshot import Description, describe, open_unchanging
+from pikobot.workspace import abandoned
+
+State = Literal["ok", "exposed", "damaged"]
+
+LEDGER_TRIES = 5
+LEDGER_WAIT_S = 0.2
+CHUNK_BYTES = 4 << 20
+MAX_ID_BYTES = 256
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check has found. ``damaged``: data can't be trusted; ``exposed``: private or left where it shouldn't."""
+
+    check: str
+    state: State
+    detail: str
+
+
+def exit_code(findings: list[Finding]) -> ExitCode:
+    """6 when something is damaged, 1 when something is exposed, else 0."""
+    states = {finding.state for finding in findings}
+    if "damaged" in states:
+        return ExitCode.DAMAGED
+    return ExitCode.FAILED if "exposed" in states else ExitCode.DONE
+
+
+def verify_backup(path: Path, keys: Keys, progress: Progress = no_progress) -> list[Finding]:
+    """Every damage of a backup by the member that it is in, or one finding that says that it is whole.
+
+    Raises `UsageError` when it is no backup or its key is missing, `NotAllowed` for a wrong key.
+    """
+    try:
+        read = read_backup(path, keys, progress=progress)
+    except DamagedData as error:
+        return [Finding("backup", "damaged", str(error))]
+    if read.damages or read.manifest is None:
+        return [Finding("backup", "damaged", damage) for damage in read.damages]
+    manifest = read.manifest
+    detail = (
+        f"{len(manifest.members)} members, schema {manifest.schema_version}, made {manifest.created_at} by "
+        f"pikobot {manifest.pikobot}, of {manifest.instance}, {manifest.ledger.position} erasures"
+    )
+    return [Finding("backup", "ok", detail)]
+
+
+def verify_instance(instance: Instance, clock: Clock) -> list[Finding]:
+    """Every finding about an instance, one that says "ok" for each check without any.
+
+    Raises `InstanceBusy` while other commands use it.
+    """
+    return [
+        *_check_permissions(instance),
+        _check_settings(instance),
+        *_check_data(instance, clock),
+        *_check_left_files(instance),
+    ]
+
+
+def _check_data(instance: Instance, clock: Clock) -> list[Finding]:
+    try:
+        lock = acquire_visitor_lock(instance)
+        if isinstance(lock, ServedBy):
+            with closing(Database(instance.database_path, clock)) as db:
+                return _check_served(db, instance)
+        lock.release()
+        with acquire_serving_lock(instance, clock):
+            if not instance.database_path.exists():
+                return [_without_database(instance)]
+            with open_unchanging(instance.database_path) as conn:
+                return [*_check_database(conn, instance), _check_ledger(conn, instance)]
+    except DamagedData as error:
+        return [Finding("database", "damaged", str(error))]
+
+
+def _check_served(db: Database, instance: Instance) -> list[Finding]:
+    with db.read() as conn:
+        findings = _check_database(conn, instance)
+    for _ in range(LEDGER_TRIES):  # between the commit of an erasure and its line in the file they differ
+        with db.read() as conn:
+            checked = _check_ledger(conn, instance)
+        if checked.state == "ok":
+            break
+        time.sleep(LEDGER_WAIT_S)
+    return [*findings, checked]
+
+
+def _without_database(instance: Instance) -> Finding:
+    if instance.ledger_path.exists():
+        return Finding(
+            "database", "damaged", f"{instance.database_path} is missing: restore a backup (RECOVERY.md)"
+        )
+    return Finding("database", "ok", "not made yet")
+
+
+def _check_database(conn: Connection, instance: Instance) -> list[Finding]:
+    try:
+        description = describe(conn)
+    except DamagedData as error:
+        return [Finding("database", "damaged", str(error))]
+    if description is None:
+        return [Finding("database", "damaged", f"{instance.database_path} is not a database of pikobot")]
+    problems = inspect(conn)
+    findings = [Finding("database", "damaged", problem) for problem in problems]
+    if not problems:
+        findings.append(Finding("database", "ok", _schema(description)))
+    if erasures.is_unfinished(conn):
+        findings.append(
+            Finding("erasures", "exposed", "an erasure was cut off: the next start of pikobot finishes it")
+        )
+    return findings + _check_other_files(conn, instance)
+
+
+def _schema(description: Description) -> str:
+    newest = known_migrations()[-1].version
+    if description.schema_version == newest:
+        return f"schema {newest}, {description.instance}"
+    return f"schema {description.schema_version}; this pikobot migrates it to {newest} at the next start"
+
+
+def _check_ledger(conn: Connection, instance: Instance) -> Finding:
+    try:
+        count = ledger.check(conn, instance.ledger_path)
+    except LookupError:
+        return Finding("ledger", "damaged", "the database that it belongs to is not one of pikobot")
+    except DamagedData as error:
+        return Finding("ledger", "damaged", str(error))
+    return Finding("ledger", "ok", f"{count} erasures, in file and database")
+
+
+def _check_other_files(conn: Connection, instance: Instance) -> list[Finding]:
+    """Files besides the database and the ledger that name what was erased."""
+    ids = frozenset(erasure.public_id.encode() for erasure in erasures.read_after(conn, 0))
+    findings = []
+    for path in _other_files(instance) if ids else ():
+        try:
+            count = len(_ids_in(path, ids))
+        except OSError as error:
+            findings.append(Finding("erased ids", "exposed", str(os_failure("read", path, error))))
+            continue
+        if count:
+            detail = f"{path} names {count} erased ids: an old copy of the database? Delete it"
+            findings.append(Finding("erased ids", "exposed", detail))
+    return findings or [Finding("erased ids", "ok", f"{len(ids)} ids are in no other file")]
+
+
+def _other_files(instance: Instance) -> Iterator[Path]:
+    own = _own_files(instance)
+    for directory, _, files in os.walk(instance.root):
+        for name in sorted(files):
+            path = Path(directory, name)
+            if path not in own and stat.S_ISREG(path.lstat().st_mode):
+                yield path
+
+
+def _own_files(instance: Instance) -> tuple[Path, ...]:
+    database = str(instance.database_path)
+    return (instance.ledger_path, *(Path(database + end) for end in ("", "-wal", "-shm")))
+
+
+def _ids_in(path: Path, ids: frozenset[bytes]) -> set[bytes]:
+    """Which of the ids stand in the file. In a record of SQLite the next value follows without a gap."""
+    starts = re.compile(b"|".join(sorted({re.escape(one.partition(b"_")[0]) + b"_" for one in ids})))
+    lengths = sorted({len(one) for one in ids})
+    found: set[bytes] = set()
+    kept = b""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            data = kept + chunk
+            for match in starts.finditer(data):
+                at = match.start()
+                found.update(data[at : at + length] for length in lengths if data[at : at + length] in ids)
+            kept = data[-MAX_ID_BYTES:]
+    return found
+
+
+def _check_settings(instance: Instance) -> Finding:
+    try:
+        instance.load_config()
+    except PikobotError as error:
+        return Finding("settings", "exposed", str(error))
+    return Finding("settings", "ok", str(instance.config_path))
+
+
+def _check_permissions(instance: Instance) -> list[Finding]:
+    findings = []
+    for path in (instance.root, instance.run_dir, *_own_files(instance), instance.credentials_path):
+        try:
+            check_private(path, path.stat())
+        except FileNotFoundError:
+            continue
+        except PikobotError as error:
+            findings.append(Finding("permissions", "exposed", str(error)))
+    return findings or [
+        Finding("permissions", "ok", "the directory and what is private in it are yours alone")
+    ]
+
+
+def _check_left_files(instance: Instance) -> list[Finding]:
+    """What was cut off; the next start or the next backup removes it."""
+    root = instance.root
+    left = [*root.glob(f"{DATABASE_NAME}.before-*"), *root.glob(".*.toml.*"), *root.glob(".erasures.jsonl.*")]
+    left += [root / name for name in sorted(replacing.NAMES) if os.path.lexists(root / name)]
+    left += abandoned(instance.run_dir, replacing.SNAPSHOT_NAME)
+    findings = [
+        Finding(
+            "left files",
+            "exposed",
+            f"{path} was left by something cut off: start pikobot once, then delete it",
+        )
+        for path in sorted(left)
+    ]
+    return findings or [Finding("left files", "ok", "none")]
