@@ -37,6 +37,19 @@ InstanceOption = Annotated[
     typer.Option("--instance", metavar="DIR", help="The instance's directory. [env: PIKOBOT_INSTANCE]"),
 ]
 
+RecipientOption = Annotated[
+    list[str] | None,
+    typer.Option("--recipient", metavar="AGE1…", help="Encrypt it to this age recipient."),
+]
+IdentityOption = Annotated[
+    list[str] | None,
+    typer.Option("--identity", metavar="FILE", help="The age identity that an encrypted backup needs."),
+]
+PassphraseFileOption = Annotated[
+    str | None,
+    typer.Option("--passphrase-file", metavar="FILE", help="The passphrase is its first line."),
+]
+
 
 def _version(is_asked: bool) -> None:
     if is_asked:
@@ -161,11 +174,77 @@ def reindex(context: typer.Context, instance: InstanceOption = None) -> None:
 
 
 @app.command()
-def verify(context: typer.Context, instance: InstanceOption = None) -> None:
-    """Check the database, its references and indexes, and the erasure ledger; changes nothing."""
+def backup(
+    context: typer.Context,
+    destination: Annotated[str, typer.Argument(metavar="DEST", help="A file outside the instance.")],
+    instance: InstanceOption = None,
+    recipients: RecipientOption = None,
+    passphrase_file: PassphraseFileOption = None,
+    passphrase: Annotated[
+        bool, typer.Option("--passphrase", help="Encrypt it; asks for a passphrase.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
+) -> None:
+    """Write everything but the secrets into one file, also while a process serves the instance."""
+    from pikobot.cli.backup import BackupOptions
+    from pikobot.cli.backup import backup as run_backup
+
+    options = BackupOptions(
+        recipients=tuple(recipients or ()),
+        passphrase_file=passphrase_file,
+        asks_passphrase=passphrase,
+        overwrite=force,
+    )
+    _exit(lambda: run_backup(_root(context, instance), destination, options))
+
+
+@app.command()
+def restore(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="BACKUP")],
+    instance: InstanceOption = None,
+    ledgers: Annotated[
+        list[str] | None,
+        typer.Option("--ledger", metavar="FILE", help="A newer erasures.jsonl of the same instance."),
+    ] = None,
+    identities: IdentityOption = None,
+    passphrase_file: PassphraseFileOption = None,
+) -> None:
+    """Make a backup the instance, without what has been erased since; replaces the one that is there."""
+    from pikobot.cli.backup import keys_of
+    from pikobot.cli.backup import restore as run_restore
+
+    _exit(
+        lambda: run_restore(
+            _root(context, instance),
+            source,
+            ledgers=ledgers or (),
+            keys=keys_of(identities or (), passphrase_file),
+        )
+    )
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    source: Annotated[str | None, typer.Argument(metavar="[BACKUP]", help="A backup instead.")] = None,
+    instance: InstanceOption = None,
+    identities: IdentityOption = None,
+    passphrase_file: PassphraseFileOption = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Check the instance (data, references, indexes, erasure ledger, privacy), or a backup; changes nothing."""
+    from pikobot.cli.backup import keys_of
     from pikobot.cli.maintenance import verify as run_verify
 
-    _exit(lambda: run_verify(_root(context, instance)))
+    _exit(
+        lambda: run_verify(
+            _root(context, instance),
+            source,
+            keys=keys_of(identities or (), passphrase_file),
+            as_json=json_,
+        )
+    )
 
 
 @app.command()
