@@ -2,7 +2,7 @@
 
 An entity is a name in a scope, recognised by its folded form, English and Chinese alike; its spelling is the
 one that came first. It goes with its last fact. Aliases are never applied when a fact is stored: whoever looks
-for a name gets the facts of every entity that the name, or an alias of it, means now (`MEANT_BY_NAME`).
+for a name gets the facts of every entity that the name, or an alias of it, means now (`meant_by`).
 """
 
 import json
@@ -13,20 +13,6 @@ from pikobot.store.segmentation import fold
 
 # Attributes of a named subject whose value is another name of it.
 ALIAS_ATTRIBUTES = frozenset({"name", "preferred_name", "nickname", "alias", "also_known_as", "full_name"})
-
-MEANT_BY_NAME = """
-    WITH named (id, folded) AS (
-        SELECT n.id, n.folded FROM entities AS n WHERE n.scope_id = f.scope_id AND n.folded = :entity
-        UNION
-        SELECT n.id, n.folded FROM entity_aliases AS a JOIN entities AS n ON n.id = a.entity_id
-        WHERE a.folded = :entity AND n.scope_id = f.scope_id
-    )
-    SELECT id FROM named
-    UNION
-    SELECT n.id FROM named AS k JOIN entity_aliases AS a ON a.entity_id = k.id
-    JOIN entities AS n ON n.scope_id = f.scope_id AND n.folded = a.folded
-"""
-"""Ids of the entities that the folded name ``:entity`` means in the scope of a fact ``f``."""
 
 
 def fold_name(name: str) -> str:
@@ -40,6 +26,27 @@ def spelled(conn: Connection, scope_id: int, name: str) -> str:
         "SELECT name FROM entities WHERE scope_id = ? AND folded = ?", (scope_id, fold_name(name))
     ).fetchone()
     return name if row is None else str(row[0])
+
+
+def meant_by(conn: Connection, folded: str) -> list[int]:
+    """Entities of any scope that the folded name means there: by their name, an alias of theirs, or as an alias."""
+    rows = conn.execute(
+        """
+        WITH named (id, scope_id) AS MATERIALIZED (
+            SELECT id, scope_id FROM entities WHERE folded = :name
+            UNION
+            SELECT n.id, n.scope_id FROM entity_aliases AS a CROSS JOIN entities AS n ON n.id = a.entity_id
+            WHERE a.folded = :name
+        )
+        SELECT id FROM named
+        UNION
+        SELECT n.id FROM named AS k CROSS JOIN entity_aliases AS a ON a.entity_id = k.id
+        CROSS JOIN entities AS n ON n.scope_id = k.scope_id AND n.folded = a.folded
+        ORDER BY 1
+        """,
+        {"name": folded},
+    )
+    return [row[0] for row in rows]
 
 
 def link_entities(conn: Connection, scope_id: int, fact_id: int, names: Iterable[str]) -> None:

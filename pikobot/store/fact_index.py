@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from pikobot.store.connection import MAX_INTEGER, Connection
-from pikobot.store.entities import MEANT_BY_NAME, entities_of
+from pikobot.store.entities import entities_of, meant_by
 from pikobot.store.query_terms import question_terms
 from pikobot.store.segmentation import quoted, segment
 
@@ -60,8 +60,8 @@ _ELIGIBLE = f"""
         WHERE NOT EXISTS (SELECT 1 FROM fact_tags AS ft WHERE ft.fact_id = f.id AND ft.tag = t.value)
     )
     AND (
-        :entity IS NULL
-        OR EXISTS (SELECT 1 FROM fact_entities AS fe WHERE fe.fact_id = f.id AND fe.entity_id IN ({MEANT_BY_NAME}))
+        :entities IS NULL
+        OR f.id IN (SELECT fact_id FROM fact_entities WHERE entity_id IN (SELECT value FROM json_each(:entities)))
     )
     AND ((:from_ms IS NULL AND :to_ms IS NULL) OR {_IN_RANGE})
     AND {READABLE}
@@ -94,14 +94,14 @@ class FactFilters:
     to_day: str | None = None
     history: bool = False
 
-    def bindings(self) -> dict[str, int | str | None]:
+    def bindings(self, conn: Connection) -> dict[str, int | str | None]:
         return {
             "scopes": None if self.scope_ids is None else json.dumps(list(self.scope_ids)),
             "now_ms": self.now_ms,
             "tags": json.dumps(self.tags),
             "kind": self.kind,
             "basis": self.basis,
-            "entity": self.entity,
+            "entities": None if self.entity is None else json.dumps(meant_by(conn, self.entity)),
             "from_ms": self.from_ms,
             "to_ms": self.to_ms,
             "from_day": self.from_day,
@@ -193,7 +193,7 @@ def search_facts(conn: Connection, *, query: str, filters: FactFilters, limit: i
     if not terms:
         return []
     bindings = {
-        **filters.bindings(),
+        **filters.bindings(conn),
         "expression": " OR ".join(map(quoted, terms)),
         "first": limit + SPARE_MATCHES,
         "limit": limit,
@@ -219,7 +219,7 @@ def list_facts(
         WHERE (x.at, x.id) < (:before_ms, :before_id) AND {_IS_FIRST}
         ORDER BY x.at DESC, x.id DESC LIMIT :limit
         """,
-        {**filters.bindings(), "before_ms": before_ms, "before_id": before_id, "limit": limit},
+        {**filters.bindings(conn), "before_ms": before_ms, "before_id": before_id, "limit": limit},
     )
     return [(row[0], row[1]) for row in rows]
 
@@ -257,7 +257,7 @@ def count_tags(conn: Connection, *, filters: FactFilters, limit: int) -> list[tu
         FROM fact_tags AS ft CROSS JOIN facts AS f ON f.id = ft.fact_id
         WHERE {_ELIGIBLE} GROUP BY ft.tag ORDER BY facts DESC, ft.tag LIMIT :limit
         """,
-        {**filters.bindings(), "limit": limit},
+        {**filters.bindings(conn), "limit": limit},
     )
     return [(row[0], row[1]) for row in rows]
 
@@ -266,7 +266,7 @@ def count_facts(conn: Connection, *, now_ms: int) -> int:
     """How many different statements stand and may be read."""
     row = conn.execute(
         f"SELECT count(DISTINCT f.identity) FROM facts AS f WHERE {_ELIGIBLE}",
-        FactFilters(scope_ids=None, now_ms=now_ms).bindings(),
+        FactFilters(scope_ids=None, now_ms=now_ms).bindings(conn),
     ).fetchone()
     return int(row[0]) if row else 0
 

@@ -213,7 +213,13 @@ def test_no_search_scans_the_facts_of_others(db: Database) -> None:
     assert "facts_of_preference" in str(preferences)
 
 
-WORDS = ("tea", "milk", "茶", "牛奶", "port")
+WORDS = (
+    "tea",
+    "milk",
+    "绿茶",
+    "牛奶",
+    "port",
+)  # of CJK words no lone character: beside others it tells nothing
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
