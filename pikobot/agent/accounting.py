@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pikobot.adapters.chat import ChatCallFailed, Completion, Message, ToolSchema
 from pikobot.adapters.prices import Prices, cost_microusd, request_bytes, reserve_microusd
 from pikobot.agent import runs
-from pikobot.agent.tools import RunFenced
+from pikobot.agent.tool import RunFenced
 from pikobot.errors import BudgetExceeded
 from pikobot.store.attempts import AttemptId, AttemptOutcome, AttemptState, NewAttempt
 from pikobot.store.connection import Database

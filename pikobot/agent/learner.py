@@ -29,7 +29,7 @@ from pikobot.adapters.mem0.engine import MemoryExtractor
 from pikobot.adapters.mem0.llm import ModelRequest
 from pikobot.adapters.prices import cost_microusd, request_bytes, reserve_microusd
 from pikobot.agent.executor import Brain
-from pikobot.agent.tools import RunFenced
+from pikobot.agent.tool import RunFenced
 from pikobot.errors import BudgetExceeded, PikobotError
 from pikobot.memory import extract
 from pikobot.memory.extract import ClaimedJob, Idle, LearningLimits

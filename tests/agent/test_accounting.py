@@ -9,7 +9,7 @@ from pikobot.adapters.prices import Prices
 from pikobot.agent import runs
 from pikobot.agent.accounting import RunJournal, Tariff
 from pikobot.agent.runs import Claimed, Limits
-from pikobot.agent.tools import RunFenced
+from pikobot.agent.tool import RunFenced
 from pikobot.errors import BudgetExceeded
 from pikobot.memory.spending import month_start_ms
 from pikobot.store.attempts import AttemptId

@@ -7,7 +7,8 @@ import pytest
 
 from pikobot.agent import runs
 from pikobot.agent.runs import Claimed
-from pikobot.agent.tools import MAX_RESULT_CHARS, TOOLS, RunFenced, ToolScope, call_tool, cite, tools_for
+from pikobot.agent.tool import RunFenced, ToolScope
+from pikobot.agent.tools import MAX_RESULT_CHARS, TOOLS, call_tool, cite, tools_for
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from pikobot.store.runs import cited_sources
@@ -79,7 +80,7 @@ def test_each_tool_reads_the_scope_of_the_execution_whatever_the_arguments_say(t
         ("query_chat_history", '{"limit":21}', "limit: Input should be less than or equal to 20"),
         ("query_chat_history", '{"before":"soon"}', "before: expected ISO 8601"),
         ("source_read", '{"id":"src_none"}', "there is no source src_none"),
-        ("rm", "{}", "there is no tool 'rm'; the tools are memory_search, source_read, query_chat_history"),
+        ("rm", "{}", "there is no tool 'rm'; the tools are memory_search, memory_read, source_read, "),
     ],
 )
 def test_a_bad_call_is_answered_with_what_to_mend(
@@ -134,7 +135,7 @@ def test_an_ephemeral_request_searches_without_citing_and_has_no_history(tmp_pat
     with opened(tmp_path) as db:
         [moved] = say(db, "I moved to Porto")
         scope = scope_of(db)
-        assert [tool.name for tool in tools_for(scope)] == ["memory_search", "source_read"]
+        assert [tool.name for tool in tools_for(scope)] == ["memory_search", "memory_read", "source_read"]
         found, _ = use(scope, "memory_search", {"query": "Porto"})
         assert [result["id"] for result in found["results"]] == [moved]
         assert use(scope, "query_chat_history")[1] is True
