@@ -27,10 +27,11 @@ from pikobot.store.connection import PAGE_SIZE, Connection, Database
 from pikobot.store.scopes import ScopeId
 from pikobot.store.vectors.eligibility import EVERYTHING, Eligibility
 from pikobot.store.vectors.kernel import choose_kernel
+from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import Profile, SetId, create_set
 from pikobot.store.vectors.rebuild import refresh_block
-from pikobot.store.vectors.records import Float32s, NewVector, Owner, OwnerKind
+from pikobot.store.vectors.records import Float32s, NewVector
 from pikobot.store.vectors.scan import scan
 
 K = 20

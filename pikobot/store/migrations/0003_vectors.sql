@@ -39,7 +39,7 @@ CREATE INDEX vector_blocks_by_mean ON vector_blocks (mean_id);
 
 CREATE TABLE vector_block_data (
     block_id INTEGER PRIMARY KEY REFERENCES vector_blocks (id) ON DELETE CASCADE,
-    data     BLOB NOT NULL            -- pikobot/store/vectors/blocks.py describes it
+    data     BLOB NOT NULL            -- pikobot/store/vectors/layout.py describes it
 ) STRICT;
 
 CREATE TABLE vectors (

@@ -12,7 +12,8 @@ import numpy as np
 
 from pikobot.store.connection import MAX_INTEGER, Connection, SqlValue
 from pikobot.store.vectors.blocks import Slots
-from pikobot.store.vectors.records import Bools, Int64s, OwnerKind
+from pikobot.store.vectors.owners import OwnerKind
+from pikobot.store.vectors.records import Bools, Int64s
 
 # Up to this id a set of owners is a table of one byte each; above it a sorted list, which is slower to ask.
 MAX_TABLE = 1 << 26

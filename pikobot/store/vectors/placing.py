@@ -1,15 +1,11 @@
-"""Put vectors into a set and take them out: the row of each and its slot, in the caller's transaction.
+"""Put vectors into a set: the row of each and its slot, in the caller's transaction.
 
 A vector lies in a block of its own set, kind and scope. A free slot is used again before a block grows, and
-blocks grow before new ones are made. Taking a vector out overwrites its slot with zeros and deletes its row
-(secure_delete overwrites that); after the commit and a truncation of the WAL its bytes are in no file.
+blocks grow before new ones are made.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -18,32 +14,21 @@ from pikobot.store.scopes import ScopeId
 from pikobot.store.vectors.blocks import (
     SLOT,
     Block,
-    Layout,
     Slots,
     allocate_block,
-    block_data,
-    capacities,
-    empty_slot,
     list_blocks,
     read_slots,
     write_slots,
 )
+from pikobot.store.vectors.layout import Layout, block_data, capacities
 from pikobot.store.vectors.means import current_mean, load_mean
+from pikobot.store.vectors.owners import OwnerKind
 from pikobot.store.vectors.profiles import SetId, VectorSet, load_set
 from pikobot.store.vectors.quantize import checked_vector, normalized, quantize
-from pikobot.store.vectors.records import Float32s, Int64s, NewVector, Owner, OwnerKind
+from pikobot.store.vectors.records import Float32s, Int64s, NewVector
+from pikobot.store.vectors.removal import delete_vectors
 
 BATCH_BYTES = 4 << 20  # of float32 that are quantised at a time
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a stored vector's slot is."""
-
-    vector_id: int
-    block_id: int
-    slot: int
-    layout: Layout
 
 
 def put_vector(conn: Connection, set_id: SetId, new: NewVector) -> None:
@@ -70,21 +55,6 @@ def put_vectors(conn: Connection, set_id: SetId, new: Sequence[NewVector]) -> No
         for part in _batches(members, dimension):
             slots = np.array([(0, item.owner.id, item.at_ms) for item, _ in part], SLOT)
             _insert(conn, vector_set, kind, scope_id, slots, normalized(np.stack([v for _, v in part])))
-
-
-def delete_vectors(conn: Connection, set_id: SetId, owners: Iterable[Owner]) -> int:
-    """Delete the owners' vectors from this set; returns how many there were. Caller holds write."""
-    return _delete(conn, owners, set_id)
-
-
-def delete_vector(conn: Connection, set_id: SetId, owner: Owner) -> bool:
-    """Delete one vector from this set; False when there was none. Caller holds write."""
-    return _delete(conn, [owner], set_id) == 1
-
-
-def forget_owners(conn: Connection, owners: Iterable[Owner]) -> int:
-    """Delete the owners' vectors from every set, retired ones too; returns how many. Caller holds write."""
-    return _delete(conn, owners, None)
 
 
 def place_vectors(
@@ -177,40 +147,6 @@ def _free_slots_of(conn: Connection, block: Block) -> Int64s:
     with block_data(conn, block.id) as blob:
         emptied = np.flatnonzero(read_slots(blob, block.used)["vector_id"] == 0)
     return np.concatenate([emptied, unused])
-
-
-def _delete(conn: Connection, owners: Iterable[Owner], set_id: SetId | None) -> int:
-    by_kind = defaultdict(list)
-    for owner in owners:
-        by_kind[owner.kind].append(owner.id)
-    deleted = 0
-    for kind, ids in by_kind.items():
-        places = _places(conn, kind, ids, set_id)
-        for block_id, group in groupby(places, key=lambda place: place.block_id):
-            members = list(group)
-            with block_data(conn, block_id, for_writing=True) as blob:
-                for place in members:
-                    empty_slot(blob, place.layout, place.slot)
-            conn.executemany("DELETE FROM vectors WHERE id = ?", [(place.vector_id,) for place in members])
-            conn.execute("UPDATE vector_blocks SET live = live - ? WHERE id = ?", (len(members), block_id))
-            deleted += len(members)
-    return deleted
-
-
-def _places(conn: Connection, kind: OwnerKind, ids: Sequence[int], set_id: SetId | None) -> list[Place]:
-    rows = conn.execute(
-        """
-        SELECT v.id, v.block_id, v.slot, s.dimension, b.capacity
-        FROM json_each(:ids) AS wanted
-        CROSS JOIN vectors AS v ON v.owner_kind = :kind AND v.owner_id = wanted.value
-        JOIN vector_blocks AS b ON b.id = v.block_id
-        JOIN vector_sets AS s ON s.id = b.set_id
-        WHERE :set IS NULL OR v.set_id = :set
-        ORDER BY v.block_id, v.slot
-        """,
-        {"ids": json.dumps(sorted(set(ids))), "kind": kind, "set": set_id},
-    )
-    return [Place(row[0], row[1], row[2], Layout(row[3], row[4])) for row in rows]
 
 
 def _batches(

@@ -3,7 +3,8 @@
 import apsw
 import numpy as np
 
-from pikobot.store.vectors.blocks import Block, Layout, buffer_of
+from pikobot.store.vectors.blocks import Block, buffer_of
+from pikobot.store.vectors.layout import Layout
 
 
 class BlockReader:

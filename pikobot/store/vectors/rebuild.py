@@ -13,12 +13,14 @@ import numpy as np
 from pikobot.errors import DamagedData
 from pikobot.store.connection import Connection
 from pikobot.store.scopes import ScopeId
-from pikobot.store.vectors.blocks import SLOT, Layout, Slots, block_data, list_blocks, write_slots
+from pikobot.store.vectors.blocks import SLOT, Slots, list_blocks, write_slots
+from pikobot.store.vectors.layout import Layout, block_data
 from pikobot.store.vectors.means import delete_unused_means, load_mean, make_mean, newest_mean
+from pikobot.store.vectors.owners import OwnerKind
 from pikobot.store.vectors.placing import BATCH_BYTES, place_vectors
 from pikobot.store.vectors.profiles import SetId, load_set
 from pikobot.store.vectors.quantize import quantize
-from pikobot.store.vectors.records import Float32s, Int64s, OwnerKind
+from pikobot.store.vectors.records import Float32s, Int64s
 
 
 @dataclass(frozen=True, eq=False)

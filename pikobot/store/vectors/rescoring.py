@@ -13,9 +13,11 @@ import numpy as np
 
 from pikobot.errors import DamagedData
 from pikobot.store.connection import Connection
-from pikobot.store.vectors.blocks import SLOT, Block, Slots, block_data, buffer_of
+from pikobot.store.vectors.blocks import SLOT, Block, Slots, buffer_of
+from pikobot.store.vectors.layout import block_data
+from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.quantize import cosines
-from pikobot.store.vectors.records import Float32s, Int64s, Owner, OwnerKind, VectorHit
+from pikobot.store.vectors.records import Float32s, Int64s, VectorHit
 from pikobot.store.vectors.survivors import SLOT_BITS, Survivors
 
 BATCH_ROWS = 32

@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from pikobot.errors import InvalidParams
 from pikobot.store.connection import Connection
-from pikobot.store.vectors.blocks import Block, block_data, list_blocks, read_slots
+from pikobot.store.vectors.blocks import Block, list_blocks, read_slots
 from pikobot.store.vectors.eligibility import EVERYTHING, Eligibility, SlotFilter
 from pikobot.store.vectors.kernel import choose_kernel
+from pikobot.store.vectors.layout import block_data
 from pikobot.store.vectors.means import load_mean
 from pikobot.store.vectors.profiles import SetId, load_set
 from pikobot.store.vectors.quantize import QuantizedQuery, checked_vector

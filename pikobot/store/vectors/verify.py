@@ -8,7 +8,8 @@ import numpy as np
 
 from pikobot.errors import DamagedData
 from pikobot.store.connection import Connection
-from pikobot.store.vectors.blocks import Block, Layout, block_data, list_blocks, read_slots
+from pikobot.store.vectors.blocks import Block, list_blocks, read_slots
+from pikobot.store.vectors.layout import Layout, block_data
 from pikobot.store.vectors.means import load_mean
 from pikobot.store.vectors.profiles import VectorSet, list_sets
 from pikobot.store.vectors.quantize import are_bounds_true, lengths

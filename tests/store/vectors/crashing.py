@@ -19,10 +19,11 @@ import numpy as np
 from pikobot.clock import SystemClock
 from pikobot.store.connection import Connection, Database
 from pikobot.store.scopes import ensure_scope, owner_scope
-from pikobot.store.vectors.placing import delete_vectors, put_vectors
+from pikobot.store.vectors.owners import Owner, OwnerKind
+from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import SetId, drop_set, list_sets
 from pikobot.store.vectors.rebuild import rebuild_blocks
-from pikobot.store.vectors.records import Owner, OwnerKind
+from pikobot.store.vectors.removal import delete_vectors
 from tests.store.vectors.embeddings import embedded, facts
 
 DIMENSION = 16

@@ -6,10 +6,11 @@ import numpy as np
 
 from pikobot.store.connection import Connection, Database
 from pikobot.store.scopes import Scope, ScopeId
+from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import Profile, SetId, create_set
 from pikobot.store.vectors.quantize import cosines
-from pikobot.store.vectors.records import Float32s, NewVector, Owner, OwnerKind, VectorHit
+from pikobot.store.vectors.records import Float32s, NewVector, VectorHit
 from tests.store.rows import read, scope, write
 
 Stored = tuple[Owner, int, int, Float32s]  # owner, scope, time, values

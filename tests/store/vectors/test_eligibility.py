@@ -9,10 +9,11 @@ from pikobot.store.scopes import ensure_scope, owner_scope
 from pikobot.store.vectors import eligibility as eligibilities
 from pikobot.store.vectors.blocks import Block
 from pikobot.store.vectors.eligibility import Eligibility, OwnerQuery
+from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import SetId, create_set
 from pikobot.store.vectors.reading import BlockReader
-from pikobot.store.vectors.records import NewVector, Owner, OwnerKind
+from pikobot.store.vectors.records import NewVector
 from pikobot.store.vectors.scan import scan
 from tests.store.rows import read, scope, write
 from tests.store.vectors.embeddings import (

@@ -5,17 +5,13 @@ import pytest
 
 from pikobot.errors import InvalidParams
 from pikobot.store.connection import Database, MisuseError
-from pikobot.store.vectors.placing import (
-    delete_vector,
-    delete_vectors,
-    forget_owners,
-    put_vector,
-    put_vectors,
-)
+from pikobot.store.vectors.owners import Owner, OwnerKind
+from pikobot.store.vectors.placing import put_vector, put_vectors
 from pikobot.store.vectors.profiles import count_vectors, create_set
 from pikobot.store.vectors.quantize import quantize
 from pikobot.store.vectors.rebuild import rebuild_blocks
-from pikobot.store.vectors.records import NewVector, Owner, OwnerKind
+from pikobot.store.vectors.records import NewVector
+from pikobot.store.vectors.removal import delete_vector, delete_vectors, forget_owners
 from pikobot.store.vectors.scan import scan
 from pikobot.store.vectors.verify import verify_vectors
 from tests.store.rows import read, rows, scope, write

@@ -5,10 +5,11 @@ from pikobot.errors import DamagedData
 from pikobot.store.connection import Database
 from pikobot.store.vectors import means
 from pikobot.store.vectors.means import make_mean
-from pikobot.store.vectors.placing import delete_vectors, put_vectors
+from pikobot.store.vectors.owners import Owner, OwnerKind
+from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import load_set
 from pikobot.store.vectors.rebuild import rebuild_blocks, refresh_block
-from pikobot.store.vectors.records import Owner, OwnerKind
+from pikobot.store.vectors.removal import delete_vectors
 from pikobot.store.vectors.scan import scan
 from pikobot.store.vectors.verify import verify_vectors
 from tests.store.rows import execute, read, rows, scope, write

@@ -9,10 +9,12 @@ from pikobot.errors import DamagedData, InvalidParams
 from pikobot.store.connection import Connection, Database
 from pikobot.store.vectors import kernel
 from pikobot.store.vectors import scan as scanning
-from pikobot.store.vectors.placing import delete_vectors, put_vectors
+from pikobot.store.vectors.owners import Owner, OwnerKind
+from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import SetId, create_set, drop_set, retired_sets, serve_set
 from pikobot.store.vectors.rebuild import rebuild_blocks
-from pikobot.store.vectors.records import Float32s, NewVector, Owner, OwnerKind
+from pikobot.store.vectors.records import Float32s, NewVector
+from pikobot.store.vectors.removal import delete_vectors
 from pikobot.store.vectors.scan import scan
 from pikobot.store.vectors.verify import verify_vectors
 from tests.store.rows import execute, read, scope, write

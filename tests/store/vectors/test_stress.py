@@ -19,11 +19,13 @@ from pikobot.store.prepare import open_database
 from pikobot.store.scopes import ScopeId, ensure_scope, owner_scope
 from pikobot.store.vectors.eligibility import Eligibility
 from pikobot.store.vectors.means import make_mean
-from pikobot.store.vectors.placing import delete_vectors, put_vectors
+from pikobot.store.vectors.owners import Owner, OwnerKind
+from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import SetId, count_vectors, create_set, load_set
 from pikobot.store.vectors.quantize import cosines
 from pikobot.store.vectors.rebuild import refresh_block
-from pikobot.store.vectors.records import Float32s, Owner, OwnerKind, VectorHit
+from pikobot.store.vectors.records import Float32s, VectorHit
+from pikobot.store.vectors.removal import delete_vectors
 from pikobot.store.vectors.scan import scan
 from pikobot.store.vectors.verify import verify_vectors
 from tests.store.rows import read, write

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from pikobot.store.connection import Connection, Database
+from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.placing import put_vectors
-from pikobot.store.vectors.records import NewVector, Owner, OwnerKind
+from pikobot.store.vectors.records import NewVector
 from pikobot.store.vectors.verify import verify_vectors
 from tests.store.rows import execute, read, scope, source, thread, write
 from tests.store.vectors.embeddings import SECOND_SCOPE, embedded, make_set, put_facts
