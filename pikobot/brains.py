@@ -69,4 +69,11 @@ def _brain(config: Config, chat: ChatConfig, credentials: Credentials, clock: Cl
         max_output_tokens=room.output_tokens,
     )
     model = OpenAIChatModel(endpoint, silence_timeout_s=chat.timeout_s, clock=clock)
-    return Brain(model=model, tariff=tariff, room=room, run_timeout_s=chat.run_timeout_s, close=model.aclose)
+    return Brain(
+        model=model,
+        tariff=tariff,
+        room=room,
+        run_timeout_s=chat.run_timeout_s,
+        shows_basics=config.memory.basics,
+        close=model.aclose,
+    )

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pikobot.adapters.chat import ChatCallFailed, ChatModel, Message, StopReason, ToolCall
 from pikobot.agent import events, runs
 from pikobot.agent.accounting import RunJournal, Tariff
-from pikobot.agent.context import Room
+from pikobot.agent.context import Room, ephemeral_context
 from pikobot.agent.loop import Emit, Loop
-from pikobot.agent.prompt import SYSTEM_PROMPT, stamped
 from pikobot.agent.runs import Claimed, Result
-from pikobot.agent.tools import RunFenced, ToolScope, call_tool, cite, tools_for
-from pikobot.clock import local_utc_offset_min
+from pikobot.agent.tool import RunFenced, ToolScope
+from pikobot.agent.tools import call_tool, cite, tools_for
 from pikobot.errors import BudgetExceeded, PikobotError, ProviderError
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory
 from pikobot.store.attempts import AttemptId
@@ -28,12 +27,16 @@ from pikobot.store.sources import SourceId
 
 @dataclass(frozen=True)
 class Brain:
-    """A chat model with its tariff and its room; in recall mode there is none. ``close`` ends its connections."""
+    """A chat model with its tariff and its room; in recall mode there is none. ``close`` ends its connections.
+
+    ``shows_basics``: the owner's basics are at hand in every request.
+    """
 
     model: ChatModel
     tariff: Tariff
     room: Room
     run_timeout_s: float
+    shows_basics: bool = True
     close: Callable[[], Awaitable[None]] | None = None
 
 
@@ -72,6 +75,7 @@ class Executor:
                 lease=claimed.lease,
                 run_id=claimed.run.id,
                 request_id=claimed.request.id,
+                may_assert=claimed.scope.kind == "private" and claimed.request.role == "user",
             )
             loop = _loop(self._brain, scope, claimed.scope.workspace, emit)
             loop.transcript.extend(claimed.transcript)
@@ -89,9 +93,14 @@ class Executor:
         else:
             scope = ToolScope(db=self._db, scope_id=scope_id, lease=None, run_id=None, request_id=None)
             loop = _loop(self._brain, scope, owner.workspace, emit)
-            now_ms = self._db.clock.now_ms()
-            request = stamped(text, now_ms, local_utc_offset_min(now_ms))
-            context = (Message("system", SYSTEM_PROMPT), Message("user", request))
+            context = await self._db.read_async(
+                ephemeral_context,
+                text,
+                scope_id,
+                self._brain.room,
+                now_ms=self._db.clock.now_ms(),
+                with_basics=self._brain.shows_basics,
+            )
             outcome = await converse(loop, context, self._brain.run_timeout_s)
         return events.RunEnded(outcome.state, outcome.text, outcome.is_partial, outcome.error)
 

@@ -16,7 +16,7 @@ from pikobot.agent import events, runs
 from pikobot.agent.executor import Brain, Executor
 from pikobot.agent.loop import Emit
 from pikobot.agent.runs import Claimed, Request, Unanswerable
-from pikobot.agent.tools import RunFenced
+from pikobot.agent.tool import RunFenced
 from pikobot.errors import PikobotError
 from pikobot.store.attempts import mark_started_unknown
 from pikobot.store.connection import Connection, Database
@@ -212,6 +212,7 @@ class Runner:
             model=self.model,
             room=None if self._brain is None else self._brain.room,
             lease_ms=int((self._run_timeout_s + LEASE_MARGIN_S) * 1000),
+            with_basics=self._brain is not None and self._brain.shows_basics,
         )
 
     @property

@@ -28,6 +28,7 @@ from pikobot.store.attempts import (
     workspace_spending,
 )
 from pikobot.store.connection import Connection, Database
+from pikobot.store.facts import cite_facts
 from pikobot.store.leases import Lease, State
 from pikobot.store.runs import Run, RunId
 from pikobot.store.scopes import Scope, ensure_scope, find_scope, load_scope
@@ -143,13 +144,19 @@ def accept(db: Database, request: Request) -> Accepted:
 
 
 def claim_next(
-    db: Database, *, thread_id: ThreadId | None, model: str | None, room: Room | None, lease_ms: int
+    db: Database,
+    *,
+    thread_id: ThreadId | None,
+    model: str | None,
+    room: Room | None,
+    lease_ms: int,
+    with_basics: bool = True,
 ) -> Claimed | Unanswerable | None:
     """Take the next run that is due and load what its answer is made from; None when nothing is due.
 
     What the context shows is recorded as read by the run: forgetting any of it takes the lease away.
     A run whose earlier execution may have charged unseen is ended, whatever became of that execution.
-    ``room`` None: nothing but the request is needed.
+    ``room`` None: nothing but the request is needed; ``with_basics``: the owner's basics are shown with it.
     """
     now_ms = db.clock.now_ms()
     with db.write("claim a run") as tx:
@@ -175,11 +182,12 @@ def claim_next(
             return Unanswerable(runs.load_run(tx, run_id), PikobotError(CRASHED))
         thread = load_thread(tx, run.thread_id)
         try:
-            context = build_context(tx, run, request, room, now_ms=now_ms)
+            context = build_context(tx, run, request, room, now_ms=now_ms, with_basics=with_basics)
         except ProviderError as error:
             _end(tx, lease, State.FAILED, "context_exceeded", now_ms)
             return Unanswerable(runs.load_run(tx, run_id), error)
         runs.cite_sources(tx, run_id, context.shown)
+        cite_facts(tx, run_id, context.fact_ids, is_given=True)
         transcript = tuple(
             Message.from_json(json.loads(message)) for message in runs.load_transcript(tx, run_id)
         )

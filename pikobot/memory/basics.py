@@ -77,6 +77,18 @@ def is_owners(fact: Fact) -> bool:
     return all(map(_is_owners_message, fact.sources))
 
 
+def escaped_line(text: str, max_chars: int) -> str:
+    """The text as one line, escaped for XML, of at most so many characters; what is cut ends in an ellipsis."""
+    flat = " ".join(text.split())
+    if len(flat) > max_chars:
+        flat = flat[:max_chars] + "…"
+    escaped = escape(flat)
+    while len(escaped) > max_chars:
+        flat = flat.removesuffix("…")[:-1] + "…"
+        escaped = escape(flat)
+    return escaped
+
+
 def _is_owners_message(source: Source) -> bool:
     return source.role == "user" and source.kind == "message" and source.origin in ("said", "imported")
 
@@ -99,18 +111,8 @@ def _line(attribute: str, facts: Sequence[Fact]) -> str:
 
 
 def _shown(fact: Fact) -> str:
-    value = _flat(fact.value or fact.text, MAX_VALUE_CHARS)
+    value = escaped_line(fact.value or fact.text, MAX_VALUE_CHARS)
     day = fact_time(fact)[:10]
     if fact.basis == "explicit":
         return f"{value} (stated on {day})"
-    return f"{value} (inferred from “{_flat(fact.evidence[0].quote, MAX_QUOTE_CHARS)}”, {day})"
-
-
-def _flat(text: str, max_chars: int) -> str:
-    """One escaped line of at most so many characters; what is cut ends in an ellipsis."""
-    flat = " ".join(text.split())
-    escaped = escape(flat)
-    while len(escaped) > max_chars:
-        flat = flat.removesuffix("…")[:-1] + "…"
-        escaped = escape(flat)
-    return escaped
+    return f"{value} (inferred from “{escaped_line(fact.evidence[0].quote, MAX_QUOTE_CHARS)}”, {day})"

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pikobot.memory.assertions import Assertion, Statement, correct, remember
-from pikobot.memory.basics import Basics, _flat, owner_basics, standing_preferences
+from pikobot.memory.basics import Basics, escaped_line, owner_basics, standing_preferences
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope, find_scope, owner_scope
 from tests.memory.learning import learn
@@ -102,7 +102,7 @@ def test_the_block_never_exceeds_its_room(db: Database, max_chars: int) -> None:
 @settings(max_examples=80)
 @given(text=st.text(alphabet="<&>a 文\n", max_size=60), limit=st.integers(8, 30))
 def test_a_cut_value_is_one_whole_escaped_line(text: str, limit: int) -> None:
-    flat = _flat(text, limit)
+    flat = escaped_line(text, limit)
     assert len(flat) <= limit
     assert "\n" not in flat
     assert not set(flat) & set("<>")
