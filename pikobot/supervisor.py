@@ -29,8 +29,9 @@ from pikobot.memory.forget import ForgetPreview, ForgetTarget, forget
 from pikobot.memory.forget import preview as preview_forgetting
 from pikobot.memory.opening import open_memory
 from pikobot.memory.receipts import AlreadyErased, Receipt
+from pikobot.memory.why import Explanation, explain_last_answer
 from pikobot.serving import acquire_serving_lock, prepare_socket_path, remove_socket
-from pikobot.store.connection import Database
+from pikobot.store.connection import Connection, Database
 from pikobot.store.scopes import owner_scope, owner_scopes
 
 
@@ -136,8 +137,13 @@ def terminal_services(service: Service) -> TerminalServices:
         status=lambda: ask_operator("status", {}),
         threads=threads,
         interrupted=interrupted,
+        why=lambda thread_id: db.read_async(_explain, thread_id, db.clock.now_ms()),
         forget=_Forgetting(db, service.instance.ledger_path),
     )
+
+
+def _explain(conn: Connection, thread_id: str | None, now_ms: int) -> Explanation | None:
+    return explain_last_answer(conn, thread_id, scope_ids=owner_scopes(conn), now_ms=now_ms)
 
 
 @dataclass(frozen=True)

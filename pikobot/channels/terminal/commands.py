@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from pikobot.channels.terminal.explaining import why_lines
 from pikobot.channels.terminal.forgetting import forget
 from pikobot.channels.terminal.services import ChatOptions, TerminalServices
 from pikobot.channels.terminal.slash import Command, CommandName, Message, UnknownCommand
@@ -78,6 +79,8 @@ async def perform(command: Command, session: Session, services: TerminalServices
             await _new(command.argument, session, services, dialog)
         case CommandName.STOP:
             await _stop(session, services, dialog)
+        case CommandName.WHY:
+            await _why(session, services, dialog)
         case CommandName.FORGET:
             return await _forget(command, session, services, dialog)
         case CommandName.QUIT:
@@ -152,6 +155,14 @@ async def _stop(session: Session, services: TerminalServices, dialog: Dialog) ->
     stopped = await services.runner.stop_thread(thread_id) if thread_id else 0
     words = session.words
     dialog.say(words.stopped_runs.format(count=stopped) if stopped else words.nothing_to_stop)
+
+
+async def _why(session: Session, services: TerminalServices, dialog: Dialog) -> None:
+    """Explain the last answer of this conversation; of a single request, which has none, the newest of all."""
+    thread_id = await _current_thread(session, services)
+    is_new = thread_id is None and (dialog.is_interactive or session.thread_key is not None)
+    for line in why_lines(None if is_new else await services.why(thread_id), session.words):
+        dialog.say(line)
 
 
 async def _forget(command: Command, session: Session, services: TerminalServices, dialog: Dialog) -> int:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from pikobot.agent.events import Event
 from pikobot.memory.forget import ForgetPreview, ForgetTarget
 from pikobot.memory.receipts import Language
+from pikobot.memory.why import Explanation
 
 
 class Answering(Protocol):
@@ -65,14 +66,16 @@ class ForgetService(Protocol):
 class TerminalServices:
     """``status`` and ``threads`` give what the RPC methods ``status`` and ``threads.list`` give, newest first.
 
-    ``interrupted`` gives one sentence for each run of a thread that a crash cut off. Without ``forget`` nothing
-    can be erased from here.
+    ``interrupted`` gives one sentence for each run of a thread that a crash cut off. ``why`` explains the last answer
+    of a thread, or without one the owner's newest; None when there is none. Without ``forget`` nothing can be erased
+    from here.
     """
 
     runner: Runner
     status: Callable[[], Awaitable[dict[str, object]]]
     threads: Callable[[], Awaitable[list[dict[str, object]]]]
     interrupted: Callable[[str], Awaitable[list[str]]]
+    why: Callable[[str | None], Awaitable[Explanation | None]]
     forget: ForgetService | None
 
 

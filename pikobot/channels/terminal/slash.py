@@ -20,6 +20,7 @@ class CommandName(StrEnum):
     THREADS = "threads"
     NEW = "new"
     STOP = "stop"
+    WHY = "why"
     FORGET = "forget"
     QUIT = "quit"
 
@@ -32,6 +33,7 @@ NAMES: dict[str, CommandName] = {
     "话题": CommandName.THREADS,
     "新话题": CommandName.NEW,
     "停止": CommandName.STOP,
+    "为什么": CommandName.WHY,
     "忘记": CommandName.FORGET,
     "退出": CommandName.QUIT,
 }

@@ -32,6 +32,8 @@ class Wording:
     stopping: str
     searching_memory: str
     reading_source: str
+    checking_evidence: str
+    remembering: str
     searching_history: str
     using_tool: str
     retrying: str
@@ -58,6 +60,22 @@ class Wording:
     forget_confirm_flag: str
     kept: str
     scrollback: str
+    why_no_answer: str
+    why_conversation_alone: str
+    why_heading: str
+    why_facts: str
+    why_statements: str
+    why_at_hand: str
+    why_explicit: str
+    why_inferred: str
+    why_context: str
+    why_replaced: str
+    why_replaced_by: str
+    why_conflict: str
+    why_said: str
+    why_you: str
+    why_assistant: str
+    why_forgetting: str
     status_labels: Mapping[str, str]
     status_none: str
     status_spend: str
@@ -85,6 +103,8 @@ EN = Wording(
     stopping="stopping… (Ctrl-C again leaves)",
     searching_memory="searching memory…",
     reading_source="reading a source…",
+    checking_evidence="checking the evidence…",
+    remembering="remembering…",
     searching_history="looking through the conversation…",
     using_tool="using {name}…",
     retrying="{reason}; trying again in {pause} s",
@@ -99,6 +119,7 @@ EN = Wording(
         "/threads [N]     recent conversations; with a number, continue that one\n"
         "/new [NAME]      start another conversation, with a name if you like\n"
         "/stop            cancel what is queued or running in this conversation\n"
+        "/why             what the last answer was made from: quotes, dates, speakers\n"
         "/forget          erase the last exchange (shows it and asks first)\n"
         "/forget TEXT     erase every statement that contains TEXT; “TEXT” in quotes is taken literally\n"
         "/forget thread   erase this whole conversation\n"
@@ -125,6 +146,22 @@ EN = Wording(
     forget_confirm_flag="nothing was erased: add --yes to erase without being asked",
     kept="Nothing is erased.",
     scrollback="What this terminal has already shown stays in its scrollback until you clear it.",
+    why_no_answer="There is no answer to explain here yet.",
+    why_conversation_alone="The last answer used no memory: nothing but this conversation.",
+    why_heading="The last answer, of {time}, had this before it, beside the conversation itself:",
+    why_facts="Looked up in memory:",
+    why_statements="Statements that were read:",
+    why_at_hand="At hand in every answer:",
+    why_explicit="[you asked to remember it]",
+    why_inferred="[drawn from what was said]",
+    why_context="understood from: ",
+    why_replaced="it replaced: ",
+    why_replaced_by="replaced since by: ",
+    why_conflict="contradicted by: ",
+    why_said="{day}, {speaker}: “{quote}”  (/forget {id})",
+    why_you="you",
+    why_assistant="the assistant",
+    why_forgetting="Forgetting a statement forgets everything that was made from it.",
     status_labels={
         "version": "version",
         "mode": "mode",
@@ -161,6 +198,8 @@ ZH = Wording(
     stopping="正在停止…（再按 Ctrl-C 离开）",
     searching_memory="正在搜索记忆…",
     reading_source="正在读取来源…",
+    checking_evidence="正在核对依据…",
+    remembering="正在记住…",
     searching_history="正在查找对话记录…",
     using_tool="正在使用 {name}…",
     retrying="{reason}；{pause} 秒后重试",
@@ -175,6 +214,7 @@ ZH = Wording(
         "/话题 [N]        最近的对话；加编号则继续那个对话\n"
         "/新话题 [名称]   开始另一个对话，可以命名\n"
         "/停止            取消本对话中排队或进行中的请求\n"
+        "/为什么          上一个回答的依据：原话、日期、说话人\n"
         "/忘记            删除最近一问一答（先显示并询问）\n"
         "/忘记 文字       删除所有包含该文字的记录；加引号则按字面理解\n"
         "/忘记 话题       删除整个对话\n"
@@ -201,6 +241,22 @@ ZH = Wording(
     forget_confirm_flag="没有删除任何内容：加上 --yes 直接删除，不再询问",
     kept="什么都没有删除。",
     scrollback="终端里已经显示的内容会留在它的回滚缓冲区中，直到你清除。",
+    why_no_answer="这里还没有可以说明的回答。",
+    why_conversation_alone="上一个回答没有使用记忆，只用了这段对话。",
+    why_heading="上一个回答（{time}）除对话本身外，还依据了：",
+    why_facts="查到的记忆：",
+    why_statements="读过的原话：",
+    why_at_hand="每次回答都带着的：",
+    why_explicit="［你要求记住的］",
+    why_inferred="［从说过的话中得出］",
+    why_context="联系上文：",
+    why_replaced="取代了：",
+    why_replaced_by="后来被取代：",
+    why_conflict="与此矛盾：",
+    why_said="{day}，{speaker}：“{quote}”（/忘记 {id}）",
+    why_you="你",
+    why_assistant="助手",
+    why_forgetting="忘记一条原话，会一并忘记由它得出的一切。",
     status_labels={
         "version": "版本",
         "mode": "模式",
@@ -237,6 +293,9 @@ def locale_language(environ: Mapping[str, str]) -> Language:
 def tool_activity(words: Wording, name: str) -> str:
     known = {
         "memory_search": words.searching_memory,
+        "memory_read": words.checking_evidence,
+        "memory_assert": words.remembering,
+        "memory_correct": words.remembering,
         "source_read": words.reading_source,
         "query_chat_history": words.searching_history,
     }

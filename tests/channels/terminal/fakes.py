@@ -9,6 +9,7 @@ from pikobot.agent.events import Event, RunEnded, TextDelta
 from pikobot.channels.terminal.services import TerminalServices
 from pikobot.errors import PikobotError
 from pikobot.memory.forget import ForgetPreview, ForgetTarget, PreviewItem
+from pikobot.memory.why import Explanation
 from pikobot.store.leases import State
 
 THREAD_ID = "thr_aaaaaaaaaaaaaaaaaaaa"
@@ -122,16 +123,24 @@ class FakeInstance:
     forget: FakeForget = field(default_factory=FakeForget)
     threads: list[dict[str, object]] = field(default_factory=list)
     interrupted: list[str] = field(default_factory=list)
+    explanation: Explanation | None = None
+    explained: list[str | None] = field(default_factory=list)
 
     @property
     def services(self) -> TerminalServices:
-        return TerminalServices(self.runner, self._status, self._threads, self._interrupted, self.forget)
+        return TerminalServices(
+            self.runner, self._status, self._threads, self._interrupted, self._why, self.forget
+        )
 
     async def _status(self) -> dict[str, object]:
         return STATUS
 
     async def _threads(self) -> list[dict[str, object]]:
         return self.threads
+
+    async def _why(self, thread_id: str | None) -> Explanation | None:
+        self.explained.append(thread_id)
+        return self.explanation
 
     async def _interrupted(self, thread_id: str) -> list[str]:
         return self.interrupted

@@ -15,6 +15,8 @@ from pikobot.channels.terminal.slash import Command, CommandName, Message, Unkno
         ("/new trip to Porto", Command(CommandName.NEW, "trip to Porto")),
         ("/新话题 旅行", Command(CommandName.NEW, "旅行")),
         ("/停止", Command(CommandName.STOP)),
+        ("/why", Command(CommandName.WHY)),
+        ("/为什么", Command(CommandName.WHY)),
         ("/quit", Command(CommandName.QUIT)),
         ("/exit", Command(CommandName.QUIT)),
         ("/退出", Command(CommandName.QUIT)),
