@@ -126,6 +126,7 @@ class Provider:
             listing = {"object": "list", "data": [{"id": "scripted", "object": "model"}]}
             await connection.send_whole(200, "application/json", json.dumps(listing).encode())
             return "answered"
+        step = steps.resolved(step, received.body)
         kind = steps.kind_of(step)
         if kind == "status":
             return await _play_status(connection, step)

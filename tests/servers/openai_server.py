@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.servers.openai_process import DEFAULT_ECHO, Received, main
-from tests.servers.openai_steps import Step, status, text, tool_calls
+from tests.servers.openai_steps import Step, extract, status, text, tool_calls
 
-__all__ = ["Received", "ScriptedOpenAI", "Step", "status", "text", "tool_calls"]
+__all__ = ["Received", "ScriptedOpenAI", "Step", "extract", "status", "text", "tool_calls"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONTROL_TIMEOUT_S = 60

@@ -13,6 +13,8 @@ A step is an object; the first of these keys that it has decides what happens:
     big         an answer of that many bytes
     malformed   "json", "html", "document" or "types"
     length      this text, cut off by the token limit
+    extract     elements of an answer to an extraction request; a source id such as "owner:last" or "assistant:0"
+                stands for the message of that role in the request, counted from its first
 
 Any step may have ``usage`` (null: none is sent; default: made up), ``finish_reason``, ``done`` (false: the
 stream ends without [DONE]) and ``match``: then it waits for a request whose body contains that text.
@@ -24,7 +26,7 @@ from typing import Any
 
 Step = dict[str, Any]
 
-_KINDS_BEFORE_TEXT = "tool_calls raw status hang keepalive truncate reset big malformed length"
+_KINDS_BEFORE_TEXT = "tool_calls raw status hang keepalive truncate reset big malformed length extract"
 KINDS = (*_KINDS_BEFORE_TEXT.split(), "text")
 DEFAULT_CHUNKS = 3
 BIG_PIECE_CHARS = 4096
@@ -37,6 +39,48 @@ def text(answer: str, **options: Any) -> Step:
 def tool_calls(*calls: tuple[str, str], **options: Any) -> Step:
     """Calls as pairs of name and raw arguments."""
     return {"tool_calls": [{"name": name, "arguments": arguments} for name, arguments in calls], **options}
+
+
+def extract(*elements: dict[str, Any], **options: Any) -> Step:
+    """An answer to an extraction request, with ids of sources that only the request tells."""
+    return {"extract": list(elements), **options}
+
+
+def resolved(step: Step, request: dict[str, Any]) -> Step:
+    """The step as it is played for a request."""
+    if "extract" not in step:
+        return step
+    prompt = "\n".join(str(message.get("content") or "") for message in request.get("messages", []))
+    rest = {key: value for key, value in step.items() if key != "extract"}
+    return {"text": extraction_answer(step["extract"], prompt), **rest}
+
+
+def extraction_answer(elements: list[dict[str, Any]], prompt: str) -> str:
+    """The document of these elements, with the ids that the messages of the prompt have."""
+    ids: dict[str, list[str]] = {}
+    for turn in _turns(prompt):
+        ids.setdefault(turn["role"], []).append(turn["source_id"])
+
+    def known(name: str) -> str:
+        role, _, place = name.partition(":")
+        if role not in ids or not (place == "last" or place.isdecimal()):
+            return name
+        return ids[role][-1 if place == "last" else int(place)]
+
+    for element in (elements := json.loads(json.dumps(elements))):
+        for quote in element.get("evidence", []):
+            quote["source_id"] = known(quote["source_id"])
+        element["depends_on"] = [known(name) for name in element.get("depends_on", [])]
+    numbered = [{"id": str(number), **element} for number, element in enumerate(elements)]
+    return json.dumps({"memory": numbered}, ensure_ascii=False)
+
+
+def _turns(prompt: str) -> Iterator[dict[str, Any]]:
+    """The messages in an extraction prompt: lines of a role and a JSON object."""
+    for line in prompt.splitlines():
+        _, _, document = line.partition(": ")
+        if document.startswith('{"source_id": "src_'):
+            yield json.loads(document)
 
 
 def status(code: int, body: object = None, **headers: str) -> Step:

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.servers.openai_server import REPOSITORY, Received, ScriptedOpenAI, status, text, tool_calls
+from tests.servers.openai_server import (
+    REPOSITORY,
+    Received,
+    ScriptedOpenAI,
+    extract,
+    status,
+    text,
+    tool_calls,
+)
 
 
 def _post(server: ScriptedOpenAI, **body: Any) -> Any:
@@ -53,6 +61,41 @@ def test_a_step_with_a_match_waits_for_its_request(openai_server: ScriptedOpenAI
     openai_server.push(text("for the other", match="世界"), text("first"))
     answers = [_post(openai_server), _post(openai_server, messages=[{"role": "user", "content": "世界"}])]
     assert [one["choices"][0]["message"]["content"] for one in answers] == ["first", "for the other"]
+
+
+def test_an_extraction_is_answered_with_the_ids_in_its_request(openai_server: ScriptedOpenAI) -> None:
+    openai_server.push(
+        extract(
+            {
+                "text": "住在波尔图",
+                "evidence": [{"source_id": "owner:last", "quote": "是的"}],
+                "depends_on": ["assistant:0"],
+            },
+            {"text": "odd", "evidence": [{"source_id": "src_none", "quote": "x"}]},
+        )
+    )
+    turns = [("user", "owner", "src_1"), ("assistant", "assistant", "src_2"), ("user", "owner", "src_3")]
+    prompt = "\n".join(
+        f"{side}: " + json.dumps({"source_id": id_, "role": role, "text": "是的"})
+        for side, role, id_ in turns
+    )
+    answer = _post(openai_server, messages=[{"role": "user", "content": prompt}])
+    assert json.loads(answer["choices"][0]["message"]["content"]) == {
+        "memory": [
+            {
+                "id": "0",
+                "text": "住在波尔图",
+                "evidence": [{"source_id": "src_3", "quote": "是的"}],
+                "depends_on": ["src_2"],
+            },
+            {
+                "id": "1",
+                "text": "odd",
+                "evidence": [{"source_id": "src_none", "quote": "x"}],
+                "depends_on": [],
+            },
+        ]
+    }
 
 
 def test_without_a_step_it_echoes_and_everything_received_is_kept(openai_server: ScriptedOpenAI) -> None:
