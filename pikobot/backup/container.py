@@ -14,6 +14,7 @@ tells a damaged checksum from a damaged file.
 """
 
 import hashlib
+import operator
 
 BLOCK = 512
 MAX_NAME_BYTES = 100
@@ -79,7 +80,7 @@ def sums_size(name: str) -> int:
 
 def resembles(found: bytes, wanted: bytes) -> bool:
     """Whether something begins with the wanted bytes, a few of them damaged perhaps."""
-    differing = sum(one != other for one, other in zip(found, wanted, strict=False))
+    differing = sum(map(operator.ne, found, wanted))
     return len(found) >= len(wanted) and differing <= MAX_DAMAGED_BYTES
 
 

@@ -90,8 +90,10 @@ def decrypting(file: BinaryIO, name: str, keys: Keys) -> Iterator[BinaryIO]:
         with _decrypted(file, name, _identities(name, keys)) as stream:
             yield stream
     elif container.resembles(start, container.header(IDENTITY_NAME, container.size_in(start) or 0)):
-        identity = _open_identity(envelope, keys)
-        with _decrypted(envelope.limited(ARCHIVE_NAME), f"{name}: {ARCHIVE_NAME}", [identity]) as stream:
+        sealed = _sealed_identity(envelope)
+        archive = envelope.limited(ARCHIVE_NAME)
+        identity = _open_identity(envelope.name, sealed, keys)
+        with _decrypted(archive, f"{name}: {ARCHIVE_NAME}", [identity]) as stream:
             yield stream
         envelope.finish()
     else:
@@ -270,27 +272,29 @@ def _reading_failure(age: Any, name: str, failure: BaseException) -> BaseExcepti
     return failure
 
 
-def _open_identity(envelope: _EnvelopeReader, keys: Keys) -> Any:
-    """The key of a backup under a passphrase; deriving it takes a second."""
+def _sealed_identity(envelope: _EnvelopeReader) -> bytes:
     sealed = envelope.member(IDENTITY_NAME, MAX_IDENTITY_BYTES)
     sums = envelope.member(IDENTITY_SUMS_NAME, MAX_IDENTITY_BYTES)
     if not container.are_intact(sums):
         raise DamagedData(f"{envelope.name}: {IDENTITY_SUMS_NAME} is damaged")
     if sums != container.sums_of(sealed, IDENTITY_NAME):
         raise DamagedData(f"{envelope.name}: {IDENTITY_NAME} is damaged")
+    return sealed
+
+
+def _open_identity(name: str, sealed: bytes, keys: Keys) -> Any:
+    """The key of a backup under a passphrase; deriving it takes a second."""
     passphrase = keys.passphrase or (keys.ask() if keys.ask is not None else None)
     if passphrase is None:
-        raise UsageError(
-            f"{envelope.name} is encrypted with a passphrase: give it with --passphrase-file FILE"
-        )
+        raise UsageError(f"{name} is encrypted with a passphrase: give it with --passphrase-file FILE")
     age = _age()
     try:
         opened = age.passphrase.decrypt(sealed, passphrase.reveal())
         return age.x25519.Identity.from_str(opened.decode().strip())
     except age.DecryptError:
-        raise NotAllowed(f"{envelope.name}: the passphrase is wrong") from None
+        raise NotAllowed(f"{name}: the passphrase is wrong") from None
     except (age.IdentityError, UnicodeDecodeError):
-        raise DamagedData(f"{envelope.name}: {IDENTITY_NAME} is damaged") from None
+        raise DamagedData(f"{name}: {IDENTITY_NAME} is damaged") from None
 
 
 def _identities(name: str, keys: Keys) -> list[Any]:
