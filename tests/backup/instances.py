@@ -81,9 +81,10 @@ def files_with(directory: Path, *needles: str) -> list[str]:
 
 
 def picture(root: Path) -> dict[str, str]:
-    """Every file of a directory with its mode and a hash of its content; the lock file's content left out."""
+    """Every file of a directory with its mode and a hash of its content; the lock file is left out."""
     return {
         str(path.relative_to(root)): f"{path.lstat().st_mode:o} "
-        + ("" if path.name == "lock" or path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest())
+        + ("" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest())
         for path in sorted(root.rglob("*"))
+        if path.name != "lock"
     }
