@@ -29,7 +29,7 @@ from pikobot.errors import DamagedData, ExitCode, PikobotError
 from pikobot.files import check_private, os_failure
 from pikobot.instance import Instance
 from pikobot.memory import ledger
-from pikobot.serving import ServedBy, acquire_serving_lock, acquire_visitor_lock
+from pikobot.serving import InstanceLock, ServedBy, acquire_serving_lock, acquire_visitor_lock
 from pikobot.store import erasures
 from pikobot.store.connection import Connection, Database
 from pikobot.store.inspection import inspect
@@ -95,31 +95,38 @@ def verify_instance(instance: Instance, clock: Clock) -> list[Finding]:
 
 
 def _check_data(instance: Instance, clock: Clock) -> list[Finding]:
+    findings: list[Finding] = []
+    lock = acquire_visitor_lock(instance)
     try:
-        lock = acquire_visitor_lock(instance)
-        if isinstance(lock, ServedBy):
+        if not instance.database_path.exists():
+            findings.append(_without_database(instance))
+        elif isinstance(lock, ServedBy):
             with closing(Database(instance.database_path, clock)) as db:
-                return _check_served(db, instance)
-        lock.release()
-        with acquire_serving_lock(instance, clock):
-            if not instance.database_path.exists():
-                return [_without_database(instance)]
-            with open_unchanging(instance.database_path) as conn:
-                return [*_check_database(conn, instance), _check_ledger(conn, instance)]
+                _check_served(db, instance, findings)
+        else:
+            lock.release()
+            with acquire_serving_lock(instance, clock), open_unchanging(instance.database_path) as conn:
+                if _check_database(conn, instance, findings):
+                    findings.append(_check_ledger(conn, instance))
     except DamagedData as error:
-        return [Finding("database", "damaged", str(error))]
+        findings.append(Finding("database", "damaged", str(error)))
+    finally:
+        if isinstance(lock, InstanceLock):
+            lock.release()
+    return findings
 
 
-def _check_served(db: Database, instance: Instance) -> list[Finding]:
+def _check_served(db: Database, instance: Instance, findings: list[Finding]) -> None:
     with db.read() as conn:
-        findings = _check_database(conn, instance)
-    for _ in range(LEDGER_TRIES):  # between the commit of an erasure and its line in the file they differ
+        if not _check_database(conn, instance, findings):
+            return
+    for left in reversed(range(LEDGER_TRIES)):  # between the commit of an erasure and its line the two differ
         with db.read() as conn:
             checked = _check_ledger(conn, instance)
-        if checked.state == "ok":
-            break
+        if checked.state == "ok" or not left:
+            findings.append(checked)
+            return
         time.sleep(LEDGER_WAIT_S)
-    return [*findings, checked]
 
 
 def _without_database(instance: Instance) -> Finding:
@@ -130,22 +137,23 @@ def _without_database(instance: Instance) -> Finding:
     return Finding("database", "ok", "not made yet")
 
 
-def _check_database(conn: Connection, instance: Instance) -> list[Finding]:
-    try:
-        description = describe(conn)
-    except DamagedData as error:
-        return [Finding("database", "damaged", str(error))]
+def _check_database(conn: Connection, instance: Instance, findings: list[Finding]) -> bool:
+    """Whether the database is one of pikobot's; what is wrong with it is added to the findings."""
+    description = describe(conn)
     if description is None:
-        return [Finding("database", "damaged", f"{instance.database_path} is not a database of pikobot")]
+        detail = f"{instance.database_path} is not a database of pikobot"
+        findings.append(Finding("database", "damaged", detail))
+        return False
     problems = inspect(conn)
-    findings = [Finding("database", "damaged", problem) for problem in problems]
+    findings += [Finding("database", "damaged", problem) for problem in problems]
     if not problems:
         findings.append(Finding("database", "ok", _schema(description)))
     if erasures.is_unfinished(conn):
         findings.append(
             Finding("erasures", "exposed", "an erasure was cut off: the next start of pikobot finishes it")
         )
-    return findings + _check_other_files(conn, instance)
+    findings += _check_other_files(conn, instance)
+    return True
 
 
 def _schema(description: Description) -> str:
@@ -158,8 +166,6 @@ def _schema(description: Description) -> str:
 def _check_ledger(conn: Connection, instance: Instance) -> Finding:
     try:
         count = ledger.check(conn, instance.ledger_path)
-    except LookupError:
-        return Finding("ledger", "damaged", "the database that it belongs to is not one of pikobot")
     except DamagedData as error:
         return Finding("ledger", "damaged", str(error))
     return Finding("ledger", "ok", f"{count} erasures, in file and database")
