@@ -6,7 +6,7 @@ quotes it as that fact, with the source as its quote.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pikobot.memory.records import RecordType
 from pikobot.store.connection import Connection
@@ -18,8 +18,7 @@ RANK_OFFSET = 10
 _CODES: dict[RecordType, int] = {"source": 0, "fact": 1, "document": 2, "conversation": 3}
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One entry of a ranking; higher scores are better. A fact may have taken in a source that it quotes."""
 
     type: RecordType
@@ -39,9 +38,10 @@ def fused(rankings: Sequence[Sequence[Candidate]]) -> list[Candidate]:
     found: dict[int, Candidate] = {}
     for ranking in rankings:
         for place, candidate in enumerate(ranking, 1):
-            scores[candidate.key] = scores.get(candidate.key, 0.0) + 1 / (RANK_OFFSET + place)
-            found.setdefault(candidate.key, candidate)
-    return _sorted([replace(candidate, score=scores[key]) for key, candidate in found.items()])
+            key = candidate.key
+            scores[key] = scores.get(key, 0.0) + 1 / (RANK_OFFSET + place)
+            found.setdefault(key, candidate)
+    return _sorted([candidate._replace(score=scores[key]) for key, candidate in found.items()])
 
 
 def folded(conn: Connection, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -62,7 +62,7 @@ def folded(conn: Connection, candidates: Sequence[Candidate]) -> list[Candidate]
             if own:
                 del sources[own[0].row_id]
                 score = candidate.score + own[0].score
-                candidate = replace(candidate, score=score, quoted_id=own[0].row_id)
+                candidate = candidate._replace(score=score, quoted_id=own[0].row_id)
             kept.append(candidate)
     rest = [
         each
