@@ -9,7 +9,6 @@ puts it off. When a budget or the hourly limit is reached, learning waits; nothi
 import asyncio
 import contextlib
 from collections import Counter
-from concurrent.futures import Future
 
 from pikobot.adapters.chat import CallFailure, ChatCallFailed, Completion, TextDelta, closing
 from pikobot.adapters.mem0.candidates import (
@@ -40,7 +39,6 @@ from pikobot.store.extraction_jobs import Outcome
 from pikobot.store.facts import Fact
 from pikobot.store.sources import Source
 
-LEASE_MS = 15 * 60_000
 IDLE_CHECK_S = 60.0
 BUDGET_PAUSE_MS = 60 * 60_000
 MAX_TURN_BYTES = 16_000  # of a longer message only its beginning is learned from
@@ -57,7 +55,7 @@ class Learner:
         self._limits = limits
         self._wake = asyncio.Event()
         self._extractor: MemoryExtractor | None = None
-        self._call_under_way: Future[Completion] | None = None
+        self._streaming: asyncio.Task[Completion] | None = None
         self._is_leaving = False
         self.unavailable: str | None = None
 
@@ -82,13 +80,23 @@ class Learner:
 
     async def learn_next(self) -> bool:
         """Work on one job; False when none is due or the limits are reached."""
-        claimed = await self._db.perform_async(extract.claim_job, self._limits, lease_ms=LEASE_MS)
+        claimed = await self._claim()
         if isinstance(claimed, Idle):
             return False
         try:
             return await self._learn(claimed)
         except asyncio.CancelledError:
             await self._db.perform_async(extract.give_back, claimed.lease)
+            raise
+
+    async def _claim(self) -> ClaimedJob | Idle:
+        claiming = asyncio.ensure_future(self._db.perform_async(extract.claim_job, self._limits))
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            lost = await claiming
+            if isinstance(lost, ClaimedJob):
+                await self._db.perform_async(extract.give_back, lost.lease)
             raise
 
     async def _learn(self, claimed: ClaimedJob) -> bool:
@@ -123,14 +131,16 @@ class Learner:
             self._extractor = await asyncio.to_thread(MemoryExtractor)
 
     async def _extract(self, claimed: ClaimedJob) -> ExtractionOutcome:
-        """Mem0 in a thread of its own; when this is cancelled, the thread has ended before that goes on."""
+        """Mem0 in a thread of its own; when this is cancelled, the thread has ended before that goes on.
+
+        An answer that is there by then has been paid for, and is committed before leaving.
+        """
         loop = asyncio.get_running_loop()
 
         def call(request: ModelRequest) -> Completion:
             if self._is_leaving:
                 raise asyncio.CancelledError
-            self._call_under_way = asyncio.run_coroutine_threadsafe(self._call(claimed, request), loop)
-            return self._call_under_way.result()
+            return asyncio.run_coroutine_threadsafe(self._call(claimed, request), loop).result()
 
         if self._extractor is None:
             raise PikobotError("the extractor is not loaded")
@@ -139,10 +149,11 @@ class Learner:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
             self._is_leaving = True
-            if self._call_under_way is not None:
-                self._call_under_way.cancel()
+            if self._streaming is not None:
+                self._streaming.cancel()
             await asyncio.wait({working})
-            working.exception()  # observed: the cancellation is what goes on
+            if not working.cancelled() and working.exception() is None:
+                await self._commit(claimed, working.result())
             raise
 
     async def _call(self, claimed: ClaimedJob, request: ModelRequest) -> Completion:
@@ -163,8 +174,13 @@ class Learner:
         attempt = await self._db.perform_async(extract.begin_call, claimed.lease, new, self._limits)
         if attempt is None:
             raise RunFenced
+        if self._is_leaving:
+            not_made = AttemptOutcome(state=AttemptState.FAILED, error_code="cancelled")
+            await self._db.perform_async(extract.end_call, attempt, not_made)
+            raise asyncio.CancelledError
+        self._streaming = asyncio.ensure_future(self._complete(request))
         try:
-            completion = await self._complete(request)
+            completion = await self._streaming
         except ChatCallFailed as failure:
             state = AttemptState.UNKNOWN if failure.may_have_charged else AttemptState.FAILED
             ended = AttemptOutcome(state=state, error_code=failure.code)
@@ -212,7 +228,9 @@ class Learner:
             rejections=Counter(str(rejection.reason) for rejection in outcome.rejections),
         )
         if committed.result is Committed.SOURCES_CHANGED:
-            await self._db.perform_async(extract.put_off, claimed.lease, "sources_changed")
+            await self._db.perform_async(
+                extract.put_off, claimed.lease, "sources_changed", answer_is_stale=True
+            )
 
 
 def _batch(claimed: ClaimedJob) -> ExtractionBatch:

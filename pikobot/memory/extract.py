@@ -17,6 +17,7 @@ from pikobot.store import extraction_jobs, leases
 from pikobot.store.attempts import (
     AttemptId,
     AttemptOutcome,
+    AttemptState,
     NewAttempt,
     count_attempts,
     finish_attempt,
@@ -36,6 +37,7 @@ from pikobot.store.scopes import load_scope
 from pikobot.store.sources import Source, load_sources
 
 PURPOSE = "extract"
+LEASE_MS = 15 * 60_000
 MAX_CLAIMS = 3
 MAX_JOB_SOURCES = 20
 MAX_JOB_BYTES = 24_000
@@ -92,7 +94,7 @@ def queue_sources(conn: Connection, sources: Iterable[Source], *, run_id: RunId 
     return jobs
 
 
-def claim_job(db: Database, limits: LearningLimits, *, lease_ms: int) -> ClaimedJob | Idle:
+def claim_job(db: Database, limits: LearningLimits, *, lease_ms: int = LEASE_MS) -> ClaimedJob | Idle:
     """Take the next job that is due and load its batch. Jobs that can't be worked on end here."""
     now_ms = db.clock.now_ms()
     with db.write("claim an extraction job") as tx:
@@ -148,10 +150,11 @@ def end_unknown(db: Database, lease: Lease, error_code: str) -> bool:
         return leases.finish(tx, lease, State.UNKNOWN, now_ms=db.clock.now_ms(), error_code=error_code)
 
 
-def put_off(db: Database, lease: Lease, error_code: str) -> State | None:
+def put_off(db: Database, lease: Lease, error_code: str, *, answer_is_stale: bool = False) -> State | None:
     """After a failure that was not charged: again later, three claims at the most; None when the job is lost.
 
-    A call whose end was not recorded makes the job unknown instead.
+    A call whose end was not recorded makes the job unknown instead. What was answered in this claim is asked again
+    only because its sources have changed (``answer_is_stale``); else the job fails.
     """
     now_ms = db.clock.now_ms()
     with db.write("put an extraction job off") as tx:
@@ -160,7 +163,8 @@ def put_off(db: Database, lease: Lease, error_code: str) -> State | None:
         if mark_started_unknown(tx, job_id=lease.row_id, now_ms=now_ms):
             leases.finish(tx, lease, State.UNKNOWN, now_ms=now_ms, error_code=error_code)
             return State.UNKNOWN
-        if lease.claims >= MAX_CLAIMS:
+        is_spent = not answer_is_stale and AttemptState.SUCCEEDED in _calls(tx, lease)
+        if is_spent or lease.claims >= MAX_CLAIMS:
             leases.finish(tx, lease, State.FAILED, now_ms=now_ms, error_code=error_code)
             return State.FAILED
         wait_ms = FIRST_RETRY_MS * RETRY_FACTOR ** (lease.claims - 1)
@@ -169,7 +173,10 @@ def put_off(db: Database, lease: Lease, error_code: str) -> State | None:
 
 
 def give_back(db: Database, lease: Lease, *, not_before_ms: int = 0) -> State | None:
-    """Return a job that was not worked on: unknown when a call was under way, else queued and not counted."""
+    """Return a job that was cut off: queued and not counted, unless a call was made.
+
+    Unknown when it is under way, failed when its answer is lost: neither is asked again by itself.
+    """
     now_ms = db.clock.now_ms()
     with db.write("give an extraction job back") as tx:
         if not leases.holds(tx, lease):
@@ -178,7 +185,9 @@ def give_back(db: Database, lease: Lease, *, not_before_ms: int = 0) -> State | 
 
 
 def recover_jobs(db: Database) -> int:
-    """After a crash: jobs with a call under way become unknown, the others are due again; returns the former.
+    """After a crash: jobs with a call under way become unknown, those that were not called are due again.
+
+    A job whose answer came and was lost fails. Returns how many became unknown.
 
     Caller holds the instance's serving lock.
     """
@@ -193,11 +202,20 @@ def recover_jobs(db: Database) -> int:
 
 
 def _end_cut_off(tx: Connection, lease: Lease, now_ms: int, not_before_ms: int) -> State:
-    if mark_started_unknown(tx, job_id=lease.row_id, now_ms=now_ms):
+    mark_started_unknown(tx, job_id=lease.row_id, now_ms=now_ms)
+    calls = _calls(tx, lease)
+    if AttemptState.UNKNOWN in calls:
         leases.finish(tx, lease, State.UNKNOWN, now_ms=now_ms, error_code="interrupted")
         return State.UNKNOWN
+    if AttemptState.SUCCEEDED in calls:
+        leases.finish(tx, lease, State.FAILED, now_ms=now_ms, error_code="interrupted")
+        return State.FAILED
     leases.release(tx, lease, not_before_ms=not_before_ms)
     return State.QUEUED
+
+
+def _calls(tx: Connection, lease: Lease) -> set[str]:
+    return extraction_jobs.calls_since_claim(tx, JobId(lease.row_id), lease_ms=LEASE_MS)
 
 
 def _load(tx: Connection, job_id: JobId, lease: Lease, now_ms: int) -> ClaimedJob | None:

@@ -126,6 +126,18 @@ def job_sources(conn: Connection, job_id: JobId) -> list[SourceId]:
     return [SourceId(row[0]) for row in rows]
 
 
+def calls_since_claim(conn: Connection, job_id: JobId, *, lease_ms: int) -> set[str]:
+    """States of the calls that the claim which holds the job has made; ``lease_ms`` is how long a claim lasts."""
+    rows = conn.execute(
+        """
+        SELECT DISTINCT a.state FROM attempts AS a JOIN extraction_jobs AS j ON j.id = a.job_id
+        WHERE a.job_id = ? AND a.started_at_ms >= j.lease_expires_at_ms - ?
+        """,
+        (job_id, lease_ms),
+    )
+    return {row[0] for row in rows}
+
+
 def finish_job(
     conn: Connection,
     lease: Lease,
