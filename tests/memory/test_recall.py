@@ -2,11 +2,13 @@ from pathlib import Path
 
 import pytest
 
+from pikobot.memory.assertions import Assertion, correct
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory, spoken_date
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope, find_scope, owner_scope
 from pikobot.store.sources import NewSource, insert_source
 from pikobot.store.threads import ensure_thread
+from tests.memory.learning import learn
 from tests.memory.remembering import DAY_MS, NOW_MS, StillClock, opened, say
 
 NOTHING = (
@@ -164,3 +166,24 @@ def test_the_day_is_the_one_of_the_place_where_it_was_said() -> None:
     assert spoken_date(new_year, -60, "en") == "31 December 2023"
     assert spoken_date(new_year, 480, "zh") == "2024年1月1日"
     assert spoken_date(-86_400_000, 0, "en") == "31 December 1969"
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("Where did I move?", ("I moved to Porto", "I moved to Lisbon")),
+        ("我搬到哪里了？", ("我搬到波尔图了", "我搬到里斯本了")),
+    ],
+)
+def test_facts_change_nothing_of_what_is_quoted(tmp_path: Path, question: str, said: tuple[str, str]) -> None:
+    with opened(tmp_path) as db:
+        ids = say(db, *said)
+        before = ask(db, question)
+        assert set(before.source_ids) == set(ids)
+        old = learn(db, "搬到 moved to Braga, a machine thinks", ids[0], attribute="home_city", value="Braga")
+        learn(db, "moved moved moved 搬到哪里", ids[1])
+        assert ask(db, question) == before
+        assert db.perform(correct, old, Assertion(text="I never moved 没搬到"), None) is not None
+        after = ask(db, question)
+        assert set(ids) < set(after.source_ids)  # the correction is a statement itself; none is lost
+        assert "a machine thinks" not in after.text
