@@ -113,6 +113,10 @@ def _checked(destination: Path, instance: Instance, overwrite: bool) -> Path:
     """Where the backup goes, links resolved."""
     target = Path(os.path.realpath(destination))
     root = Path(os.path.realpath(instance.root))
+    try:
+        target.parent.stat()
+    except OSError as error:
+        raise UsageError(f"{target.parent} is not a directory that can be used: {error.strerror}") from None
     if target == root or root in target.parents:
         raise UsageError(f"{destination} is inside the instance: name a file elsewhere, best on another disk")
     if target.is_dir():
@@ -120,7 +124,7 @@ def _checked(destination: Path, instance: Instance, overwrite: bool) -> Path:
             f"{destination} is a directory: name a file in it, such as {destination}/piko.backup"
         )
     if not target.parent.is_dir():
-        raise UsageError(f"{target.parent} is not a directory: make it first")
+        raise UsageError(f"{target.parent} is not a directory: choose another place")
     _refuse_existing(target, overwrite)
     return target
 

@@ -56,6 +56,12 @@ def read_backup(
         return _Reading(path, stream, sink, progress).run()
 
 
+def check_is_there(path: Path) -> None:
+    """Raise `UsageError` or `PikobotError` unless the file can be read."""
+    with _opened(path):
+        pass
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
@@ -155,16 +161,22 @@ class _Reading:
     def _end(self) -> None:
         end = self._exactly(len(container.END), "its end")
         self._compare(end, container.END, "the end of the file")
-        if self._stream.read(1):
+        if self._read(1):
             self._damages.append("something stands behind the end of the file")
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._stream.read(size)
+        except OSError as error:
+            raise os_failure("read", self._path, error) from error
 
     def _compare(self, found: bytes, wanted: bytes, what: str) -> None:
         if found != wanted:
             self._damages.append(f"{what} is damaged")
 
     def _exactly(self, size: int, what: str) -> bytes:
-        data = self._stream.read(size)
-        while len(data) < size and (more := self._stream.read(size - len(data))):
+        data = self._read(size)
+        while len(data) < size and (more := self._read(size - len(data))):
             data += more
         if len(data) < size:
             raise _CutOff(what)

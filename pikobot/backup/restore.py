@@ -20,7 +20,7 @@ from pikobot import replacing
 from pikobot.backup.encryption import Keys
 from pikobot.backup.ledgers import Union, chain_at, chain_in, given_chain, unite
 from pikobot.backup.manifest import CONFIG_NAME, DATABASE_NAME, LEDGER_NAME, Manifest, Member
-from pikobot.backup.reading import Progress, no_progress, read_backup
+from pikobot.backup.reading import Progress, check_is_there, no_progress, read_backup
 from pikobot.clock import Clock
 from pikobot.config import parse_config
 from pikobot.credentials import create_credentials
@@ -75,9 +75,8 @@ def restore(
     ledger or an instance that does not belong to it, `DamagedData` for a damaged backup or ledger and a newer
     schema. The instance is as it was then.
     """
-    if not backup.exists():
-        raise UsageError(f"{backup}: no such backup")
-    existed = root.exists()
+    check_is_there(backup)
+    existed = os.path.exists(root)
     instance = make_root(root)
     with acquire_serving_lock(instance, clock):
         try:

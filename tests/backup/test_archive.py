@@ -170,11 +170,16 @@ def test_a_destination_inside_the_instance_is_refused(instance: Instance, tmp_pa
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("disk", "is a directory: name a file in it"), ("nowhere/b", "is not a directory: make it first")],
+    [
+        ("disk", "is a directory: name a file in it"),
+        ("nowhere/b", "is not a directory that can be used: No such file or directory"),
+        ("file/b", "is not a directory: choose another place"),
+    ],
 )
 def test_a_destination_that_can_be_no_file_is_refused(
     instance: Instance, place: Path, tmp_path: Path, name: str, message: str
 ) -> None:
+    (tmp_path / "file").write_text("x")
     with pytest.raises(UsageError, match=message):
         back_up(instance, tmp_path / name)
     assert os.listdir(place) == []

@@ -70,7 +70,9 @@ def test_on_a_terminal_a_bar_shows_the_progress_on_stderr_alone(
 def test_a_passphrase_is_asked_twice_and_once(
     instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("pyrage")
+    passphrases = pytest.importorskip("pyrage").passphrase  # its key derivation takes seconds
+    monkeypatch.setattr(passphrases, "encrypt", lambda data, secret: secret.encode() + data)
+    monkeypatch.setattr(passphrases, "decrypt", lambda data, secret: data.removeprefix(secret.encode()))
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     answers = iter(["电池 horse", "other", "", "电池 horse", "电池 horse", "电池 horse"])
     monkeypatch.setattr(getpass, "getpass", lambda prompt: next(answers))
