@@ -6,17 +6,15 @@ ranking of `Candidate`s, and `fusion` makes one list of them.
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from pikobot.clock import iso_time
 from pikobot.errors import InvalidParams, NotFound
 from pikobot.memory import cursors, moments
-from pikobot.memory.embed import usable_set
-from pikobot.memory.embedding import QueryVector
 from pikobot.memory.fusion import Candidate, first_row_at, folded, fused
 from pikobot.memory.params import DEFAULT_LIMIT, Cursor, Limit, MomentText, Name, Params, Tag, storable
 from pikobot.memory.records import (
@@ -41,9 +39,6 @@ from pikobot.store.scopes import Scope, ScopeId, find_scope, load_scope
 from pikobot.store.sources import SourceId, find_source, load_sources
 from pikobot.store.text_index import search_text
 from pikobot.store.threads import load_thread
-
-if TYPE_CHECKING:
-    from pikobot.store.similarity import Question
 
 MAX_QUERY_CHARS = 4_096
 MAX_RANKED = cursors.MAX_PACKED_IDS
@@ -131,15 +126,6 @@ class _Eligible:
     now_ms: int
 
 
-class _SourceFilters(TypedDict):
-    scope_ids: Collection[ScopeId] | None
-    from_ms: int | None
-    to_ms: int | None
-    now_ms: int
-    exclude_ids: Collection[SourceId]
-    limit: int
-
-
 def search(
     conn: Connection,
     params: SearchParams,
@@ -148,28 +134,24 @@ def search(
     now_ms: int,
     degraded: str | None = None,
     exclude: Collection[SourceId] = (),
-    query_vector: QueryVector | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
 ) -> Page:
     """What matches the query, best first. Allowed scopes None means all: the operator.
 
     Paging gives at most 1,000 results. What is stored or erased meanwhile neither repeats nor hides a result.
     ``exclude`` leaves out sources that the caller has already, such as the request itself.
-    With a ``query_vector`` of the set that serves, meaning ranks beside the words; ``degraded`` is handed through,
-    or says why the vector was of no use. ``should_stop`` is asked while vectors are scanned: what comes then is
-    a search by words, for nobody to read.
+    ``degraded`` is handed through: the reason why the search had to do without vectors, or None.
     """
     bound_to = cursors.fingerprint("memory.search", params)
     seen = cursors.read_seen(params.cursor, bound_to) if params.cursor is not None else []
     limit = min(params.limit, MAX_RANKED - len(seen))
     eligible = _eligible(conn, params, allowed_scopes, now_ms)
     pool = max(RANKED_POOL, 2 * (len(seen) + limit + 1))
-    question, unusable = _question(conn, params.query, query_vector, now_ms, should_stop)
     rankings = []
     if params.admit_facts:
-        rankings += _ranked_facts(conn, params.query, question, _fact_filters(params, eligible), pool)
+        hits = search_facts(conn, query=params.query, filters=_fact_filters(params, eligible), limit=pool)
+        rankings.append([Candidate("fact", hit.fact_id, hit.score) for hit in hits])
     if params.admit_sources:
-        rankings += _ranked_sources(conn, params.query, question, eligible, exclude=exclude, limit=pool)
+        rankings.append(_ranked_sources(conn, params.query, eligible, exclude=exclude, limit=pool))
     known = frozenset(seen)
     ranked = [each for each in folded(conn, fused(rankings)) if each.key not in known]
     given = [*seen, *(candidate.key for candidate in ranked[:limit])]
@@ -177,7 +159,7 @@ def search(
     return Page(
         records=_records(conn, ranked[:limit], now_ms, query=params.query),
         cursor=cursors.seen_cursor(bound_to, given) if has_more else None,
-        degraded=degraded or unusable,
+        degraded=degraded,
         note=None if params.max_scan is None else MAX_SCAN_NOTE,
     )
 
@@ -301,45 +283,12 @@ def _fact_filters(params: Filters, eligible: _Eligible) -> FactFilters:
     )
 
 
-def _question(
-    conn: Connection,
-    text: str,
-    query_vector: QueryVector | None,
-    now_ms: int,
-    should_stop: Callable[[], bool],
-) -> "tuple[Question | None, str | None]":
-    """The question for the set that serves, or why there is none."""
-    if query_vector is None:
-        return None, None
-    vector_set, reason = usable_set(conn, query_vector.profile, now_ms=now_ms)
-    if vector_set is None:
-        return None, reason
-    from pikobot.store.similarity import Question  # loads numpy, which a search by words does without
-
-    return Question(text, query_vector.values, vector_set.id, should_stop), None
-
-
-def _ranked_facts(
-    conn: Connection, query: str, question: "Question | None", filters: FactFilters, limit: int
-) -> list[list[Candidate]]:
-    found = [search_facts(conn, query=query, filters=filters, limit=limit)]
-    if question is not None:
-        from pikobot.store.similarity import similar_facts
-
-        found.append(similar_facts(conn, question, filters=filters, limit=limit))
-    return [[Candidate("fact", hit.fact_id, hit.score) for hit in hits] for hits in found]
-
-
 def _ranked_sources(
-    conn: Connection,
-    query: str,
-    question: "Question | None",
-    eligible: _Eligible,
-    *,
-    exclude: Collection[SourceId],
-    limit: int,
-) -> list[list[Candidate]]:
-    filters = _SourceFilters(
+    conn: Connection, query: str, eligible: _Eligible, *, exclude: Collection[SourceId], limit: int
+) -> list[Candidate]:
+    hits = search_text(
+        conn,
+        query=query,
         scope_ids=eligible.scope_ids,
         from_ms=eligible.from_ms,
         to_ms=eligible.to_ms,
@@ -347,12 +296,7 @@ def _ranked_sources(
         exclude_ids=exclude,
         limit=limit,
     )
-    found = [search_text(conn, query=query, **filters)]
-    if question is not None:
-        from pikobot.store.similarity import similar_sources
-
-        found.append(similar_sources(conn, question, **filters))
-    return [[Candidate("source", hit.source_id, hit.score) for hit in hits] for hits in found]
+    return [Candidate("source", hit.source_id, hit.score) for hit in hits]
 
 
 def _listed_sources(
