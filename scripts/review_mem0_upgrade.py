@@ -25,8 +25,8 @@ from pikobot.errors import PikobotError
 
 HEADER = """\
 Changes to mem0ai {version} that pikobot makes while it imports it; see pikobot/adapters/mem0/loader.py.
-The lines quoted here are from mem0ai, Copyright the Mem0 authors, Apache License 2.0; this file is a
-notice of the changes in the sense of its section 4(b). The manifest beside this file binds it to the release.
+The lines quoted here are from mem0ai, which is under the Apache License 2.0; this file states the changes, as its
+section 4(b) asks. The manifest beside this file binds it to the release.
 
 """
 

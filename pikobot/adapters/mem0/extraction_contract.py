@@ -22,7 +22,7 @@ Last k Messages only help to understand them. Resolve "yesterday", "last week" o
 message that says it.
 
 Answer. Exactly one JSON object with the one key "memory": no Markdown fence, no text before or after it, no
-comment, no second object. If nothing is worth remembering: {{"memory": []}}. Every element has these keys:
+comment, no second object. Its list has one element for each fact that a new message states, with these keys:
 - "id": "0", "1", …
 - "text": one self-contained statement in the language of the message, with dates written out
 - "attributed_to": "assistant" if the quoted message is the assistant's, otherwise "user"
@@ -53,6 +53,7 @@ the answer is
 "linked_memory_ids": [], "subject": "owner", "attribute": "home_city", "value": "Lyon", "kind": "event",
 "evidence": [{{"source_id": "x1", "quote": "Yesterday I moved to Lyon."}}], "depends_on": [], "entities": ["Lyon"],
 "event_time": "2024-03-01", "valid_until": null, "tags": ["home"]}}]}}
+Only if no new message states anything worth remembering, the list is empty.
 """
 
 _LINE_BREAKS = {ord(character): f"\\u{ord(character):04x}" for character in "\x7f\x85\u2028\u2029"}

@@ -24,7 +24,7 @@ from pikobot.adapters.mem0.candidates import (
     Unparsable,
 )
 from pikobot.adapters.mem0.embedder import EmbeddingMismatch, ExtractionEmbedder
-from pikobot.adapters.mem0.extraction_contract import message_line
+from pikobot.adapters.mem0.extraction_contract import INSTRUCTIONS, message_line
 from pikobot.adapters.mem0.seams import Carried
 from pikobot.adapters.mem0.staging import EarlierTurns, StagingStore, UnexpectedCall
 from pikobot.errors import ProviderError
@@ -142,7 +142,9 @@ def test_a_message_of_last_week_is_dated_by_itself_and_not_by_today() -> None:
 
 def test_the_first_prompt_is_the_same_for_every_batch() -> None:
     other = ExtractionBatch((turn("src_1", "participant", "小明", "你好"),))
-    assert prompts(other)[0] == prompts()[0]
+    system = prompts(other)[0]
+    assert system == prompts()[0]
+    assert system.content.endswith(f"# CUSTOM INSTRUCTIONS\n\n{INSTRUCTIONS}")
 
 
 def test_nothing_to_remember_is_an_outcome_of_its_own() -> None:
