@@ -347,4 +347,4 @@ def _recorded_end(conn: Connection, run_id: RunId) -> events.RunEnded:
 
 def _close_ephemeral_attempts(db: Database) -> None:
     with db.write("end an ephemeral request") as tx:
-        mark_started_unknown(tx, run_id=None, now_ms=db.clock.now_ms())
+        mark_started_unknown(tx, purpose="ephemeral", now_ms=db.clock.now_ms())

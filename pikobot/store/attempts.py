@@ -96,18 +96,23 @@ def finish_attempt(conn: Connection, attempt_id: AttemptId, outcome: AttemptOutc
 
 
 def mark_started_unknown(
-    conn: Connection, *, run_id: int | None = None, job_id: int | None = None, now_ms: int
+    conn: Connection,
+    *,
+    run_id: int | None = None,
+    job_id: int | None = None,
+    purpose: str | None = None,
+    now_ms: int,
 ) -> int:
     """Calls that a crash or a cancellation cut off: their outcome can't be known. Caller holds write.
 
-    Those of a run, of a job, or, with neither, of ephemeral requests.
+    Those of a run, of a job, or, with neither, all others of one purpose, or of any.
     """
     conn.execute(
         """
         UPDATE attempts SET state = 'unknown', error_code = 'interrupted', finished_at_ms = :now
-        WHERE state = 'started' AND run_id IS :run AND job_id IS :job
+        WHERE state = 'started' AND run_id IS :run AND job_id IS :job AND (:purpose IS NULL OR purpose = :purpose)
         """,
-        {"run": run_id, "job": job_id, "now": now_ms},
+        {"run": run_id, "job": job_id, "purpose": purpose, "now": now_ms},
     )
     return conn.changes()
 

@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from pikobot.store.connection import Connection
 
-LEASED_TABLES = frozenset({"runs", "extraction_jobs"})
+LEASED_TABLES = frozenset({"runs", "extraction_jobs", "embedding_jobs"})
 
 
 class State(StrEnum):

@@ -100,6 +100,18 @@ def count_vectors(conn: Connection, set_id: SetId) -> int:
     return int(row[0]) if row else 0
 
 
+def has_stale_block(conn: Connection, set_id: SetId) -> bool:
+    """Whether `rebuild.refresh_block` has something to do."""
+    row = conn.execute(
+        """
+        SELECT 1 FROM vector_blocks
+        WHERE set_id = :set AND mean_id IS NOT (SELECT max(id) FROM vector_means WHERE set_id = :set) LIMIT 1
+        """,
+        {"set": set_id},
+    ).fetchone()
+    return row is not None
+
+
 def serve_set(conn: Connection, set_id: SetId) -> None:
     """Let the built set answer from now on; the one that served is retired. Idempotent. Caller holds write."""
     wanted = load_set(conn, set_id)
@@ -109,6 +121,13 @@ def serve_set(conn: Connection, set_id: SetId) -> None:
     if serving is not None and serving.id != set_id:
         _set_state(conn, serving.id, SetState.RETIRED)
     _set_state(conn, set_id, SetState.SERVING)
+
+
+def retire_set(conn: Connection, set_id: SetId) -> None:
+    """Give a set up that was being built. Caller holds write."""
+    if load_set(conn, set_id).state == SetState.SERVING:
+        raise MisuseError(f"vector set {set_id} is serving")
+    _set_state(conn, set_id, SetState.RETIRED)
 
 
 def drop_set(conn: Connection, set_id: SetId, *, max_blocks: int = 8) -> bool:
