@@ -1,6 +1,17 @@
 """One list out of several rankings.
 
 Scores of different rankings don't compare, so places are added up (reciprocal rank fusion, Cormack et al. 2009).
+Neither ranking has a threshold: what only words find is there, and what only meaning finds.
+
+The constants were chosen on LoCoMo (R@10, categories 1-4) and LifeBench-zh (hit@10) with local E5, centred, each
+source embedded as "speaker: text": words alone 0.745 and 0.842, meaning alone 0.68 and 0.71, fused with an offset of
+10 and meaning at 0.7 of the weight of words 0.775 and 0.868. At full weight 0.775 and 0.855, at 0.4 0.766 and 0.861;
+offsets of 3 and 40 give 0.780 and 0.752 on LoCoMo, 0.855 and 0.837 on LifeBench-zh. The usual 60 lets the long
+middles of both rankings outvote the first places. Both are ranked with the conversation around each hit
+(`store.ranking`); without that the ranking by meaning adds 0.767 instead of 0.775 on LoCoMo. Embedding every
+message together with the one before it did no better (0.768 to 0.782 fused, by the way of centring) and would make
+each vector depend on two sources.
+
 Then what says the same is shown once: of equal facts the best placed, and a source together with the fact that
 quotes it as that fact, with the source as its quote.
 """
@@ -14,6 +25,7 @@ from pikobot.store.fact_index import evidence_of, sameness_of
 
 # Small, so that the first places of each ranking count much more than the rest.
 RANK_OFFSET = 10
+MEANING_WEIGHT = 0.7
 
 _CODES: dict[RecordType, int] = {"source": 0, "fact": 1, "document": 2, "conversation": 3}
 
@@ -32,14 +44,18 @@ class Candidate(NamedTuple):
         return self.row_id * len(_CODES) + _CODES[self.type]
 
 
-def fused(rankings: Sequence[Sequence[Candidate]]) -> list[Candidate]:
+def fused(
+    by_words: Sequence[Sequence[Candidate]], by_meaning: Sequence[Sequence[Candidate]] = ()
+) -> list[Candidate]:
     """One list, best first; equals keep the order of their rankings."""
     scores: dict[int, float] = {}
     found: dict[int, Candidate] = {}
-    for ranking in rankings:
+    weighted = [(1.0, ranking) for ranking in by_words]
+    weighted += [(MEANING_WEIGHT, ranking) for ranking in by_meaning]
+    for weight, ranking in weighted:
         for place, candidate in enumerate(ranking, 1):
             key = candidate.key
-            scores[key] = scores.get(key, 0.0) + 1 / (RANK_OFFSET + place)
+            scores[key] = scores.get(key, 0.0) + weight / (RANK_OFFSET + place)
             found.setdefault(key, candidate)
     return _sorted([candidate._replace(score=scores[key]) for key, candidate in found.items()])
 

@@ -6,15 +6,17 @@ ranking of `Candidate`s, and `fusion` makes one list of them.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from pydantic import AfterValidator, Field, model_validator
 
 from pikobot.clock import iso_time
 from pikobot.errors import InvalidParams, NotFound
 from pikobot.memory import cursors, moments
+from pikobot.memory.embed import usable_set
+from pikobot.memory.embedding import QueryVector
 from pikobot.memory.fusion import Candidate, first_row_at, folded, fused
 from pikobot.memory.params import DEFAULT_LIMIT, Cursor, Limit, MomentText, Name, Params, Tag, storable
 from pikobot.memory.records import (
@@ -29,7 +31,7 @@ from pikobot.memory.records import (
 )
 from pikobot.store.connection import Connection
 from pikobot.store.entities import fold_name
-from pikobot.store.fact_index import FactFilters, list_facts, search_facts
+from pikobot.store.fact_index import FactFilters, FactHit, list_facts, search_facts
 from pikobot.store.facts import FactId, load_facts
 from pikobot.store.listing import SourcePosition, find_by_external_id, is_erased, list_sources
 from pikobot.store.literal import excerpt
@@ -37,8 +39,11 @@ from pikobot.store.query_terms import question_terms
 from pikobot.store.runs import RunId, load_run
 from pikobot.store.scopes import Scope, ScopeId, find_scope, load_scope
 from pikobot.store.sources import SourceId, find_source, load_sources
-from pikobot.store.text_index import search_text
+from pikobot.store.text_index import TextHit, search_text
 from pikobot.store.threads import load_thread
+
+if TYPE_CHECKING:
+    from pikobot.store.similarity import Question
 
 MAX_QUERY_CHARS = 4_096
 MAX_RANKED = cursors.MAX_PACKED_IDS
@@ -126,6 +131,15 @@ class _Eligible:
     now_ms: int
 
 
+class _SourceFilters(TypedDict):
+    scope_ids: Collection[ScopeId] | None
+    from_ms: int | None
+    to_ms: int | None
+    now_ms: int
+    exclude_ids: Collection[SourceId]
+    limit: int
+
+
 def search(
     conn: Connection,
     params: SearchParams,
@@ -134,32 +148,49 @@ def search(
     now_ms: int,
     degraded: str | None = None,
     exclude: Collection[SourceId] = (),
+    query_vector: QueryVector | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Page:
     """What matches the query, best first. Allowed scopes None means all: the operator.
 
     Paging gives at most 1,000 results. What is stored or erased meanwhile neither repeats nor hides a result.
     ``exclude`` leaves out sources that the caller has already, such as the request itself.
-    ``degraded`` is handed through: the reason why the search had to do without vectors, or None.
+    With a ``query_vector`` of the set that serves, meaning ranks beside the words; ``degraded`` is handed through,
+    or says why the vector was of no use. ``should_stop`` is asked while vectors are scanned: what comes then is
+    a search by words, for nobody to read.
     """
     bound_to = cursors.fingerprint("memory.search", params)
     seen = cursors.read_seen(params.cursor, bound_to) if params.cursor is not None else []
     limit = min(params.limit, MAX_RANKED - len(seen))
     eligible = _eligible(conn, params, allowed_scopes, now_ms)
     pool = max(RANKED_POOL, 2 * (len(seen) + limit + 1))
-    rankings = []
+    question, unusable = _question(conn, params.query, query_vector, now_ms, should_stop)
+    by_words, by_meaning = [], []
     if params.admit_facts:
-        hits = search_facts(conn, query=params.query, filters=_fact_filters(params, eligible), limit=pool)
-        rankings.append([Candidate("fact", hit.fact_id, hit.score) for hit in hits])
+        filters = _fact_filters(params, eligible)
+        by_words.append(_facts(search_facts(conn, query=params.query, filters=filters, limit=pool)))
+        if question is not None:
+            by_meaning.append(_facts(question.facts(conn, filters=filters, limit=pool)))
     if params.admit_sources:
-        rankings.append(_ranked_sources(conn, params.query, eligible, exclude=exclude, limit=pool))
+        admitted = _SourceFilters(
+            scope_ids=eligible.scope_ids,
+            from_ms=eligible.from_ms,
+            to_ms=eligible.to_ms,
+            now_ms=now_ms,
+            exclude_ids=exclude,
+            limit=pool,
+        )
+        by_words.append(_sources(search_text(conn, query=params.query, **admitted)))
+        if question is not None:
+            by_meaning.append(_sources(question.sources(conn, **admitted)))
     known = frozenset(seen)
-    ranked = [each for each in folded(conn, fused(rankings)) if each.key not in known]
+    ranked = [each for each in folded(conn, fused(by_words, by_meaning)) if each.key not in known]
     given = [*seen, *(candidate.key for candidate in ranked[:limit])]
     has_more = len(ranked) > limit and len(given) < MAX_RANKED
     return Page(
         records=_records(conn, ranked[:limit], now_ms, query=params.query),
         cursor=cursors.seen_cursor(bound_to, given) if has_more else None,
-        degraded=degraded,
+        degraded=degraded or unusable,
         note=None if params.max_scan is None else MAX_SCAN_NOTE,
     )
 
@@ -283,19 +314,29 @@ def _fact_filters(params: Filters, eligible: _Eligible) -> FactFilters:
     )
 
 
-def _ranked_sources(
-    conn: Connection, query: str, eligible: _Eligible, *, exclude: Collection[SourceId], limit: int
-) -> list[Candidate]:
-    hits = search_text(
-        conn,
-        query=query,
-        scope_ids=eligible.scope_ids,
-        from_ms=eligible.from_ms,
-        to_ms=eligible.to_ms,
-        now_ms=eligible.now_ms,
-        exclude_ids=exclude,
-        limit=limit,
-    )
+def _question(
+    conn: Connection,
+    text: str,
+    query_vector: QueryVector | None,
+    now_ms: int,
+    should_stop: Callable[[], bool],
+) -> "tuple[Question | None, str | None]":
+    """The question for the set that serves, or why there is none."""
+    if query_vector is None:
+        return None, None
+    vector_set, reason = usable_set(conn, query_vector.profile, now_ms=now_ms)
+    if vector_set is None:
+        return None, reason
+    from pikobot.store.similarity import Question  # loads numpy, which a search by words does without
+
+    return Question(text, query_vector.values, vector_set.id, should_stop), None
+
+
+def _facts(hits: Sequence[FactHit]) -> list[Candidate]:
+    return [Candidate("fact", hit.fact_id, hit.score) for hit in hits]
+
+
+def _sources(hits: Sequence[TextHit]) -> list[Candidate]:
     return [Candidate("source", hit.source_id, hit.score) for hit in hits]
 
 

@@ -8,7 +8,7 @@ which stay as they are while the fact exists; `unindex_fact` therefore has to co
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apsw
 
@@ -66,6 +66,8 @@ _ELIGIBLE = f"""
     AND ((:from_ms IS NULL AND :to_ms IS NULL) OR {_IN_RANGE})
     AND {READABLE}
 """
+# The columns of a `_Match` but its score.
+_RANKING_COLUMNS = "f.id, f.scope_id, f.subject, f.attribute, f.basis = 'explicit'"
 # Of the facts that say the same, the explicit one speaks for all, else the oldest.
 _IS_FIRST = f"""
     NOT EXISTS (
@@ -93,6 +95,22 @@ class FactFilters:
     from_day: str | None = None
     to_day: str | None = None
     history: bool = False
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether more is asked than that a fact may be read."""
+        return any(
+            (
+                self.tags,
+                self.kind,
+                self.basis,
+                self.entity,
+                self.from_ms,
+                self.to_ms,
+                self.from_day,
+                self.to_day,
+            )
+        )
 
     def bindings(self, conn: Connection) -> dict[str, int | str | None]:
         return {
@@ -202,6 +220,31 @@ def search_facts(conn: Connection, *, query: str, filters: FactFilters, limit: i
     return [FactHit(match.fact_id, match.score) for match in _explicit_first(matches)]
 
 
+def rank_similar_facts(
+    conn: Connection, similar: Sequence[tuple[int, float]], *, filters: FactFilters, limit: int
+) -> list[FactHit]:
+    """Rank facts found by meaning, (id, similarity) best first, as `search_facts` ranks those found by words.
+
+    Eligibility is that of `search_facts`, checked here whatever was checked before.
+    """
+    readable = _about(
+        conn,
+        f"""
+        SELECT {_RANKING_COLUMNS}, 0.0 FROM json_each(:ids) AS j CROSS JOIN facts AS f ON f.id = j.value
+        WHERE {_ELIGIBLE}
+        """,
+        {**filters.bindings(conn), "ids": json.dumps([fact_id for fact_id, _ in similar])},
+    )
+    known = {match.fact_id: match for match in readable}
+    matches = [known[fact_id]._replace(score=score) for fact_id, score in similar if fact_id in known]
+    return [FactHit(match.fact_id, match.score) for match in _explicit_first(matches[:limit])]
+
+
+def eligible_facts_sql() -> str:
+    """A SELECT of the ids of eligible facts, to be bound with `FactFilters.bindings`."""
+    return f"SELECT f.id FROM facts AS f WHERE {_ELIGIBLE}"
+
+
 def list_facts(
     conn: Connection, *, filters: FactFilters, before: tuple[int, int] | None, limit: int
 ) -> list[tuple[int, int]]:
@@ -283,32 +326,36 @@ def _indexed(conn: Connection, fact_id: int) -> tuple[str, str]:
 
 
 def _matches(conn: Connection, bindings: dict[str, int | str | None]) -> list[_Match]:
-    found: list[tuple[Any, ...]]
-    columns = "f.id, f.scope_id, f.subject, f.attribute, f.basis = 'explicit'"
-    found = conn.execute(
+    found = _about(
+        conn,
         f"""
-        SELECT {columns}, m.cost FROM (
+        SELECT {_RANKING_COLUMNS}, m.cost FROM (
             SELECT rowid AS id, bm25(facts_text) AS cost FROM facts_text
             WHERE facts_text MATCH :expression ORDER BY cost, rowid DESC LIMIT :first
         ) AS m CROSS JOIN facts AS f ON f.id = m.id
         WHERE {_ELIGIBLE} ORDER BY m.cost, f.id DESC LIMIT :limit
         """,
         bindings,
-    ).fetchall()
-    if len(found) < int(bindings["limit"] or 0) and _has_more(conn, bindings):
-        found = conn.execute(
-            f"""
-            SELECT {columns}, bm25(facts_text) AS cost
-            FROM facts_text CROSS JOIN facts AS f ON f.id = facts_text.rowid
-            WHERE facts_text MATCH :expression AND {_ELIGIBLE} ORDER BY cost, f.id DESC LIMIT :limit
-            """,
-            bindings,
-        ).fetchall()
+    )
+    if len(found) == int(bindings["limit"] or 0) or not _has_more(conn, bindings):
+        return found
+    return _about(
+        conn,
+        f"""
+        SELECT {_RANKING_COLUMNS}, bm25(facts_text) AS cost
+        FROM facts_text CROSS JOIN facts AS f ON f.id = facts_text.rowid
+        WHERE facts_text MATCH :expression AND {_ELIGIBLE} ORDER BY cost, f.id DESC LIMIT :limit
+        """,
+        bindings,
+    )
+
+
+def _about(conn: Connection, sql: str, bindings: dict[str, int | str | None]) -> list[_Match]:
     return [
         _Match(
             fact_id, -cost, None if attribute is None else (scope_id, subject, attribute), bool(is_explicit)
         )
-        for fact_id, scope_id, subject, attribute, is_explicit, cost in found
+        for fact_id, scope_id, subject, attribute, is_explicit, cost in conn.execute(sql, bindings)
     ]
 
 

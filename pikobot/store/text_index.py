@@ -157,6 +157,42 @@ def search_text(
     return [hit for hit in hits if hit.source_id not in skipped][:limit]
 
 
+def rank_similar(
+    conn: Connection,
+    similar: Sequence[tuple[int, float]],
+    *,
+    query: str,
+    scope_ids: Collection[int] | None,
+    now_ms: int,
+    limit: int,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    exclude_ids: Collection[int] = (),
+) -> list[TextHit]:
+    """Rank sources found by meaning, (id, similarity) best first, as `search_text` ranks those found by words.
+
+    Eligibility is that of `search_text`, checked here whatever was checked before. What the conversation around a
+    hit says about it counts alike; a similarity counts by how far it is above that of the first hit behind the pool,
+    because similarities of unrelated texts differ from model to model and are far from zero.
+    """
+    eligible: _Bindings = {
+        "scopes": _json(scope_ids),
+        "roles": None,
+        "from_ms": from_ms,
+        "to_ms": to_ms,
+        "now_ms": now_ms,
+        "excluded": _json(exclude_ids),
+    }
+    readable = {
+        match.source_id: match for match in _without_scores(conn, [each[0] for each in similar], eligible)
+    }
+    kept = [(source_id, score) for source_id, score in similar if source_id in readable]
+    floor = kept[min(POOL, len(kept) - 1)][1] if kept else 0.0
+    matches = [readable[source_id]._replace(score=score - floor) for source_id, score in kept]
+    hits = _in_conversation(conn, matches[:POOL], query, eligible, may_join=True)
+    return [*hits, *_after(hits, matches[POOL:])][:limit]
+
+
 def _matches(conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted: int) -> list[Match]:
     """Common terms are left out only while the others find enough: what is eligible is found by any term."""
     telling = _affordable(conn, terms)
@@ -226,16 +262,21 @@ def _in_conversation(
 ) -> list[TextHit]:
     neighbours = _neighbours(conn, [match.source_id for match in pool])
     outside = replies(pool, neighbours) - neighbours.keys() if may_join else set()
-    joined = _matches_of(
+    joined = _without_scores(conn, sorted(outside), eligible)
+    ranked = rerank(pool, joined, neighbours, NamedSpeakers(query).include)
+    return [TextHit(source_id, score) for source_id, score in ranked]
+
+
+def _without_scores(conn: Connection, source_ids: Sequence[int], eligible: _Bindings) -> list[Match]:
+    """Those of the sources that are eligible, in the order given."""
+    return _matches_of(
         conn,
         f"""
         SELECT {_RANKING_COLUMNS}, 0.0 FROM json_each(:ids) AS j CROSS JOIN sources AS s ON s.id = j.value
         WHERE {_ELIGIBLE}
         """,
-        {**eligible, "ids": _json(sorted(outside))},
+        {**eligible, "ids": _json(source_ids)},
     )
-    ranked = rerank(pool, joined, neighbours, NamedSpeakers(query).include)
-    return [TextHit(source_id, score) for source_id, score in ranked]
 
 
 def _neighbours(conn: Connection, source_ids: Sequence[int]) -> dict[int, Neighbours]:

@@ -1,0 +1,189 @@
+"""From the words of a question to its vector: the one step of a search that may leave the process.
+
+    question ─▶ profile of the set that serves ─▶ its embedder, accounted for ─▶ vector, or why there is none
+
+A failure costs the search its vectors and nothing else: the reason goes into the result, and for a while no other
+search waits for the same failure. Vectors of recent questions are kept in memory only, those of ephemeral requests
+not at all.
+"""
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from pikobot.errors import BudgetExceeded
+from pikobot.memory import embed
+from pikobot.memory.embedding import Embedded, EmbeddingFailed, EmbeddingLimits, Engine, QueryVector
+from pikobot.memory.records import Page
+from pikobot.memory.search import SearchParams, search
+from pikobot.store.attempts import AttemptOutcome, AttemptState, NewAttempt
+from pikobot.store.connection import Connection, Database
+from pikobot.store.scopes import MAIN_WORKSPACE, ScopeId
+from pikobot.store.sources import SourceId
+from pikobot.store.vectors.profiles import Profile, active_set
+
+KEPT = 64
+ANSWER_TIMEOUT_S = 15.0
+REST_MS = 30_000
+NOT_EMBEDDED = "nothing is embedded yet: text search only"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The vector of a question, or why there is none."""
+
+    vector: QueryVector | None = None
+    degraded: str | None = None
+
+
+class QueryEmbedder:
+    """Embeds the questions of one instance, for the set that serves.
+
+    ``engines`` gives the engine of a profile, None where it can't be had: after a change of the settings the old
+    vectors serve on while the new ones are made. ``unavailable`` is the reason why there is no engine at all.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        engines: Callable[[Profile], Engine | None],
+        limits: EmbeddingLimits,
+        *,
+        unavailable: str | None = None,
+    ) -> None:
+        self._db = db
+        self._engines = engines
+        self._limits = limits
+        self._unavailable = unavailable
+        self._kept: OrderedDict[tuple[Profile, str], QueryVector] = OrderedDict()
+        self._rests_until_ms = 0
+        self._failure: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why questions are not embedded now."""
+        return self._unavailable or (self._failure if self._is_resting else None)
+
+    async def ask(self, text: str, *, is_ephemeral: bool = False, workspace: str = MAIN_WORKSPACE) -> Asked:
+        """Embed a question; the reason instead of a vector when that fails, never an error."""
+        if self._unavailable is not None:
+            return Asked(degraded=self._unavailable)
+        profile = await self._db.read_async(_serving_profile)
+        if profile is None:
+            return Asked(degraded=NOT_EMBEDDED)
+        kept = self._kept.get((profile, text))
+        if kept is not None:
+            self._kept.move_to_end((profile, text))
+            return Asked(kept)
+        if self._is_resting:
+            return Asked(degraded=self._failure)
+        engine = self._engines(profile)
+        if engine is None:
+            return Asked(
+                degraded=f"the vectors are of {profile.model}, which is no longer set up, until they are made "
+                "anew: text search only"
+            )
+        return await self._embedded(engine, text, is_ephemeral=is_ephemeral, workspace=workspace)
+
+    @property
+    def _is_resting(self) -> bool:
+        return self._db.clock.now_ms() < self._rests_until_ms
+
+    async def _embedded(self, engine: Engine, text: str, *, is_ephemeral: bool, workspace: str) -> Asked:
+        try:
+            embedded = await self._accounted(engine, text, workspace)
+        except BudgetExceeded as error:
+            return Asked(degraded=f"text search only: {error}")
+        except EmbeddingFailed as failure:
+            self._failure = f"text search only: embedding failed ({failure.code})"
+            if not failure.is_about_text:
+                self._rests_until_ms = self._db.clock.now_ms() + REST_MS
+            return Asked(degraded=self._failure)
+        vector = QueryVector(engine.profile, embedded.vectors[0])
+        if not is_ephemeral:
+            self._kept[engine.profile, text] = vector
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return Asked(vector)
+
+    async def _accounted(self, engine: Engine, text: str, workspace: str) -> Embedded:
+        if engine.is_local:
+            return await _answered(engine, text)
+        if engine.price is None:
+            raise BudgetExceeded(engine.price_remedy)
+        new = NewAttempt(
+            run_id=None,
+            workspace=workspace,
+            purpose=embed.QUERY_PURPOSE,
+            model=engine.profile.model,
+            reserved_microusd=engine.reserve_microusd([text]),
+        )
+        attempt = await self._db.perform_async(embed.begin_call, None, new, self._limits)
+        if attempt is None:
+            raise LookupError("a call without a lease can't lose one")
+        outcome = AttemptOutcome(state=AttemptState.UNKNOWN, error_code="interrupted")
+        try:
+            embedded = await _answered(engine, text)
+            outcome = embed.succeeded(engine, embedded)
+        except EmbeddingFailed as failure:
+            state = AttemptState.UNKNOWN if failure.may_have_charged else AttemptState.FAILED
+            outcome = AttemptOutcome(state=state, error_code=failure.code)
+            raise
+        finally:
+            await self._db.perform_async(embed.end_call, attempt, outcome)
+        return embedded
+
+
+async def search_memory(
+    db: Database,
+    queries: QueryEmbedder,
+    params: SearchParams,
+    *,
+    allowed_scopes: Sequence[ScopeId] | None,
+    exclude: Collection[SourceId] = (),
+    is_ephemeral: bool = False,
+    workspace: str = MAIN_WORKSPACE,
+) -> Page:
+    """`search` by words and by meaning. When it is cancelled the scan stops before that is delivered."""
+    asked = Asked()
+    if params.admit_facts or params.admit_sources:
+        asked = await queries.ask(params.query, is_ephemeral=is_ephemeral, workspace=workspace)
+    is_cancelled = threading.Event()
+    reading = asyncio.ensure_future(
+        db.read_async(
+            search,
+            params,
+            allowed_scopes=allowed_scopes,
+            now_ms=db.clock.now_ms(),
+            degraded=asked.degraded,
+            exclude=exclude,
+            query_vector=asked.vector,
+            should_stop=is_cancelled.is_set,
+        )
+    )
+    try:
+        return await asyncio.shield(reading)
+    except asyncio.CancelledError:
+        is_cancelled.set()
+        await asyncio.wait({reading})
+        raise
+
+
+def _serving_profile(conn: Connection) -> Profile | None:
+    serving = active_set(conn)
+    return None if serving is None else serving.profile
+
+
+async def _answered(engine: Engine, text: str) -> Embedded:
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            embedded = await engine.embedder.embed_queries([text])
+    except TimeoutError as error:
+        raise EmbeddingFailed(
+            "no vector for the question in time", code="timed_out", may_have_charged=True
+        ) from error
+    if len(embedded.vectors) != 1:
+        raise EmbeddingFailed("the embedder gave no vector", code="malformed", may_have_charged=True)
+    return embedded
