@@ -7,13 +7,14 @@ What the caller does inside `serving` is the channel. Leaving it, for whatever r
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pikobot.agent import runs
+from pikobot.agent.indexer import Indexer
 from pikobot.agent.learner import Learner
 from pikobot.agent.runner import Runner
 from pikobot.agent.runs import interruptions
@@ -24,7 +25,8 @@ from pikobot.channels.terminal.services import TerminalServices
 from pikobot.clock import Clock, SystemClock
 from pikobot.config import Config
 from pikobot.instance import Instance
-from pikobot.memory import extract
+from pikobot.memory import embed, extract
+from pikobot.memory.engines import Embedding, embedding_of
 from pikobot.memory.forget import ForgetPreview, ForgetTarget, forget
 from pikobot.memory.forget import preview as preview_forgetting
 from pikobot.memory.opening import open_memory
@@ -66,11 +68,24 @@ async def serving(
         stack.callback(db.close)
         await db.perform_async(runs.recover)
         await db.perform_async(extract.recover_jobs)
+        await db.perform_async(embed.recover_batches)
         answers, learns = chat_brain(config, credentials, clock), learning_brain(config, credentials, clock)
         for brain in (answers, learns):
             if brain is not None and brain.close is not None:
                 stack.push_async_callback(brain.close)
+        embedding = embedding_of(config, credentials, clock)
+        stack.push_async_callback(embedding.aclose)
+        indexer = _indexer(db, embedding) if serves_all else None
         learner = Learner(db, learns, learning_limits(config)) if learns is not None and serves_all else None
+        operator = create_context(
+            db,
+            instance,
+            config,
+            credentials,
+            is_served=True,
+            embedding=embedding,
+            indexer_problem=lambda: None if indexer is None else indexer.problem,
+        )
         runner = Runner(
             db,
             answers,
@@ -78,16 +93,16 @@ async def serving(
             message_days=config.retention.message_days,
             serves_all=serves_all,
             learns=config.extraction.enabled,
-            on_run_ended=learner.wake if learner is not None else None,
+            on_run_ended=_waker(learner, indexer),
+            queries=operator.queries,
         )
-        operator = create_context(db, instance, config, credentials, is_served=True)
         stack.callback(remove_socket, instance)
         server = OperatorServer(operator, credentials.operator_token)
         await stack.enter_async_context(serve_operator(server, prepare_socket_path(instance)))
         stack.push_async_callback(runner.aclose)
         stack.enter_context(_first_failure())
         async with asyncio.TaskGroup() as group:
-            worker = group.create_task(_work(runner, learner, until_idle=until_idle))
+            worker = group.create_task(_work(runner, learner, indexer, until_idle=until_idle))
             try:
                 yield Service(instance, config, db, runner, operator, worker)
             finally:
@@ -106,16 +121,36 @@ def _first_failure() -> Iterator[None]:
         raise first from None
 
 
-async def _work(runner: Runner, learner: Learner | None, *, until_idle: bool) -> None:
-    """Answer and learn side by side; until idle, first all answers, then what they left to be learned."""
-    if until_idle or learner is None:
-        await runner.serve(until_idle=until_idle)
-        if learner is not None:
-            await learner.serve(until_idle=True)
+async def _work(
+    runner: Runner, learner: Learner | None, indexer: Indexer | None, *, until_idle: bool
+) -> None:
+    """Answer, learn and embed side by side; until idle one after the other, each with what the one before left."""
+    if until_idle:
+        await runner.serve(until_idle=True)
+        for worker in (learner, indexer):
+            if worker is not None:
+                await worker.serve(until_idle=True)
         return
     async with asyncio.TaskGroup() as group:
         group.create_task(runner.serve())
-        group.create_task(learner.serve())
+        for worker in (learner, indexer):
+            if worker is not None:
+                group.create_task(worker.serve())
+
+
+def _indexer(db: Database, embedding: Embedding) -> Indexer | None:
+    return None if embedding.engine is None else Indexer(db, embedding.engine, embedding.limits)
+
+
+def _waker(*workers: Learner | Indexer | None) -> Callable[[], None]:
+    """What tells the background that something was said."""
+
+    def wake() -> None:
+        for worker in workers:
+            if worker is not None:
+                worker.wake()
+
+    return wake
 
 
 def terminal_services(service: Service) -> TerminalServices:

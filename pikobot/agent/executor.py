@@ -17,6 +17,7 @@ from pikobot.agent.runs import Claimed, Result
 from pikobot.agent.tool import RunFenced, ToolScope
 from pikobot.agent.tools import call_tool, cite, tools_for
 from pikobot.errors import BudgetExceeded, PikobotError, ProviderError
+from pikobot.memory.query_vectors import QueryEmbedder
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory
 from pikobot.store.attempts import AttemptId
 from pikobot.store.connection import Database
@@ -54,7 +55,16 @@ class Outcome:
 class Executor:
     """Answers the runs of one instance; holds no state of its own."""
 
-    def __init__(self, db: Database, brain: Brain | None, *, learns: bool = False) -> None:
+    def __init__(
+        self,
+        db: Database,
+        brain: Brain | None,
+        *,
+        learns: bool = False,
+        queries: QueryEmbedder | None = None,
+    ) -> None:
+        """``queries`` makes the model's searches find by meaning too; without it they find by words."""
+        self._queries = queries
         self._db = db
         self._brain = brain
         self._learns = learns
@@ -76,6 +86,8 @@ class Executor:
                 run_id=claimed.run.id,
                 request_id=claimed.request.id,
                 may_assert=claimed.scope.kind == "private" and claimed.request.role == "user",
+                queries=self._queries,
+                workspace=claimed.scope.workspace,
             )
             loop = _loop(self._brain, scope, claimed.scope.workspace, emit)
             loop.transcript.extend(claimed.transcript)
@@ -91,7 +103,15 @@ class Executor:
             emit(events.TextDelta(found.text))
             outcome = Outcome(State.SUCCEEDED, found.text)
         else:
-            scope = ToolScope(db=self._db, scope_id=scope_id, lease=None, run_id=None, request_id=None)
+            scope = ToolScope(
+                db=self._db,
+                scope_id=scope_id,
+                lease=None,
+                run_id=None,
+                request_id=None,
+                queries=self._queries,
+                workspace=owner.workspace,
+            )
             loop = _loop(self._brain, scope, owner.workspace, emit)
             context = await self._db.read_async(
                 ephemeral_context,

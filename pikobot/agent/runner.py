@@ -18,6 +18,7 @@ from pikobot.agent.loop import Emit
 from pikobot.agent.runs import Claimed, Request, Unanswerable
 from pikobot.agent.tool import RunFenced
 from pikobot.errors import PikobotError
+from pikobot.memory.query_vectors import QueryEmbedder
 from pikobot.store.attempts import mark_started_unknown
 from pikobot.store.connection import Connection, Database
 from pikobot.store.leases import State
@@ -84,6 +85,7 @@ class Runner:
         serves_all: bool,
         learns: bool = False,
         on_run_ended: Callable[[], None] | None = None,
+        queries: QueryEmbedder | None = None,
     ) -> None:
         """``serves_all`` False: only threads that were asked in are worked on (a single question)."""
         self._db = db
@@ -91,7 +93,7 @@ class Runner:
         self._owner = owner
         self._message_days = message_days
         self._serves_all = serves_all
-        self._executor = Executor(db, brain, learns=learns)
+        self._executor = Executor(db, brain, learns=learns, queries=queries)
         self._on_run_ended = on_run_ended
         self._asked_threads: dict[ThreadId, None] = {}
         self._answerings: dict[RunId, Answering] = {}

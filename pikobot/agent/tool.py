@@ -1,10 +1,10 @@
 """What a tool is, on whose behalf it is called, and what it gives back.
 
-A tool either reads in a snapshot, or writes in transactions of its own on the writer thread. Whichever it does, what
-it hands the model is cited afterwards (`tools.cite`).
+A tool either reads in a snapshot, perhaps after asking outside, or writes in transactions of its own on the writer
+thread. Whichever it does, what it hands the model is cited afterwards (`tools.cite`).
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -12,10 +12,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from pikobot.adapters.chat import ToolSchema
+from pikobot.memory.query_vectors import QueryEmbedder
 from pikobot.store.connection import Connection, Database
 from pikobot.store.leases import Lease
 from pikobot.store.runs import RunId
-from pikobot.store.scopes import ScopeId
+from pikobot.store.scopes import MAIN_WORKSPACE, ScopeId
 from pikobot.store.sources import SourceId
 
 
@@ -44,6 +45,8 @@ class ToolScope:
     run_id: RunId | None
     request_id: SourceId | None
     may_assert: bool = False
+    queries: QueryEmbedder | None = None
+    workspace: str = MAIN_WORKSPACE
 
     @property
     def scope_ids(self) -> list[ScopeId]:
@@ -70,18 +73,21 @@ class Reading:
 
 
 Read = Callable[[Connection, Any, ToolScope], Reading]
+Inquire = Callable[[Any, ToolScope], Awaitable[Reading]]
+"""A read that first awaits something outside, such as the vector of a question."""
 Write = Callable[[Database, Any, ToolScope], Reading | None]
 """An operation on the writer thread; None when the run is lost."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """Exactly one of ``read`` and ``write`` does its work."""
+    """Exactly one of ``read``, ``inquire`` and ``write`` does its work."""
 
     name: str
     description: str
     params: type[BaseModel]
     read: Read | None = None
+    inquire: Inquire | None = None
     write: Write | None = None
     audience: Audience = Audience.ALL
 

@@ -15,7 +15,8 @@ from pikobot.agent.fact_tools import MEMORY_ASSERT, MEMORY_CORRECT, MEMORY_READ
 from pikobot.agent.tool import Audience, Reading, RunFenced, Tool, ToolScope
 from pikobot.errors import PikobotError, UsageError
 from pikobot.memory.history import HistoryParams, HistoryReader, query_history
-from pikobot.memory.search import ReadParams, SearchParams, read_source, search
+from pikobot.memory.query_vectors import search_memory
+from pikobot.memory.search import ReadParams, SearchParams, read_source
 from pikobot.store.connection import Connection, Database
 from pikobot.store.facts import cite_facts, find_fact
 from pikobot.store.leases import Lease, holds
@@ -26,13 +27,15 @@ from pikobot.text import parse_json
 MAX_RESULT_CHARS = 40_000
 
 
-def _memory_search(conn: Connection, params: SearchParams, scope: ToolScope) -> Reading:
-    page = search(
-        conn,
+async def _memory_search(params: SearchParams, scope: ToolScope) -> Reading:
+    page = await search_memory(
+        scope.db,
+        scope.queries,
         params,
         allowed_scopes=scope.scope_ids,
-        now_ms=scope.db.clock.now_ms(),
         exclude=() if scope.request_id is None else (scope.request_id,),
+        is_ephemeral=scope.run_id is None,
+        workspace=scope.workspace,
     )
     source_ids = dict.fromkeys(source_id for record in page.records for source_id in record.source_ids)
     fact_ids = tuple(record.id for record in page.records if record.type == "fact")
@@ -58,7 +61,7 @@ TOOLS = (
         "were made. Use a few distinctive words, in the language of the statement you look for. Narrow with "
         "'entity' (a name), 'tags', 'kind', 'from' and 'to'; 'history' also gives what was replaced since.",
         SearchParams,
-        read=_memory_search,
+        inquire=_memory_search,
     ),
     MEMORY_READ,
     Tool(
@@ -135,6 +138,8 @@ def cite(
 
 
 async def _performed(tool: Tool, params: BaseModel, scope: ToolScope) -> Reading:
+    if tool.inquire is not None:
+        return await tool.inquire(params, scope)
     if tool.write is None:
         if tool.read is None:
             raise PikobotError(f"{tool.name} does nothing")

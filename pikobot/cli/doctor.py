@@ -61,6 +61,7 @@ def examine(root: Path) -> tuple[list[Finding], ExitCode]:
             status = checks.attempt("database", lambda: _status(instance), _database_detail)
             if status is not None:
                 checks.findings.extend(_runs(instance, status))
+                checks.findings.extend(_embeddings(instance, status["embedding"]))
     checks.findings.append(_disk(root))
     return checks.findings, checks.code
 
@@ -124,19 +125,44 @@ def _chat(instance: Instance, config: Config, credentials: Credentials) -> Itera
 
 def _not_yet(instance: Instance, config: Config) -> Iterator[Finding]:
     """What the settings ask for and this version does not have."""
-    if config.embedding.provider != "disabled":
-        yield Finding(
-            "embeddings",
-            "degraded",
-            f"{config.embedding.provider} is set, this version searches by words only",
-            f"pikobot init {instance.option} --set embedding.provider=disabled",
-        )
     if config.telegram.enabled:
         yield Finding(
             "telegram",
             "degraded",
             "telegram.enabled is set, this version talks in the terminal only",
             f"pikobot init {instance.option} --set telegram.enabled=false",
+        )
+
+
+def _embeddings(instance: Instance, embedding: dict[str, Any]) -> Iterator[Finding]:
+    """Whether searches find by meaning, how far the vectors are, and what to do about the rest."""
+    provider, profile = embedding["provider"], embedding["profile"]
+    if provider == "disabled":
+        yield Finding("embeddings", "ok", "disabled: searches find by words only")
+        return
+    sets = [each for each in (embedding["serving"], embedding["building"]) if each is not None]
+    waiting, failed = (sum(each[key] for each in sets) for key in ("waiting", "failed"))
+    unknown = sum(each["unknown"] for each in sets)
+    detail = (
+        provider if profile is None else f"{profile['model']} ({provider}, {profile['dimension']} numbers)"
+    )
+    if sets:
+        detail += f", {sum(each['vectors'] for each in sets)} vectors, {waiting} texts wait"
+    if embedding["problem"] is not None:
+        fix = (
+            f"pikobot work --drain {instance.option}"
+            if profile is not None
+            else f"pikobot init {instance.option} --set embedding.provider=disabled"
+        )
+        yield Finding("embeddings", "degraded", f"{detail}; {embedding['problem']}", fix)
+    else:
+        yield Finding("embeddings", "ok", detail)
+    if failed or unknown:
+        yield Finding(
+            "embedding batches",
+            "degraded",
+            f"{failed} texts failed, {unknown} may have been charged without an answer",
+            f"pikobot rpc memory.retry '{{\"all\":true}}' {instance.option} (can charge)",
         )
 
 

@@ -42,7 +42,8 @@ class QueryEmbedder:
     """Embeds the questions of one instance, for the set that serves.
 
     ``engines`` gives the engine of a profile, None where it can't be had: after a change of the settings the old
-    vectors serve on while the new ones are made. ``unavailable`` is the reason why there is no engine at all.
+    vectors serve on while the new ones are made. ``unavailable`` is the reason why there is no engine at all;
+    when none is wanted, doing without is no degradation.
     """
 
     def __init__(
@@ -51,9 +52,11 @@ class QueryEmbedder:
         engines: Callable[[Profile], Engine | None],
         limits: EmbeddingLimits,
         *,
+        is_wanted: bool = True,
         unavailable: str | None = None,
     ) -> None:
         self._db = db
+        self._is_wanted = is_wanted
         self._engines = engines
         self._limits = limits
         self._unavailable = unavailable
@@ -68,7 +71,7 @@ class QueryEmbedder:
 
     async def ask(self, text: str, *, is_ephemeral: bool = False, workspace: str = MAIN_WORKSPACE) -> Asked:
         """Embed a question; the reason instead of a vector when that fails, never an error."""
-        if self._unavailable is not None:
+        if self._unavailable is not None or not self._is_wanted:
             return Asked(degraded=self._unavailable)
         profile = await self._db.read_async(_serving_profile)
         if profile is None:
@@ -138,7 +141,7 @@ class QueryEmbedder:
 
 async def search_memory(
     db: Database,
-    queries: QueryEmbedder,
+    queries: QueryEmbedder | None,
     params: SearchParams,
     *,
     allowed_scopes: Sequence[ScopeId] | None,
@@ -148,7 +151,7 @@ async def search_memory(
 ) -> Page:
     """`search` by words and by meaning. When it is cancelled the scan stops before that is delivered."""
     asked = Asked()
-    if params.admit_facts or params.admit_sources:
+    if queries is not None and (params.admit_facts or params.admit_sources):
         asked = await queries.ask(params.query, is_ephemeral=is_ephemeral, workspace=workspace)
     is_cancelled = threading.Event()
     reading = asyncio.ensure_future(

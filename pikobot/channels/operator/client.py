@@ -4,6 +4,7 @@
 errors, because both run the same methods.
 """
 
+import asyncio
 import contextlib
 import itertools
 import select
@@ -43,13 +44,20 @@ class Operator(Protocol):
 
 
 class DirectOperator:
-    """Runs the methods in this process."""
+    """Runs the methods in this process; what has to be awaited in an event loop that it keeps until it is closed."""
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
+        self._runner = asyncio.Runner()
 
     def call(self, method: str, params: object) -> protocol.Json:
-        return call(self._context, method, params)
+        return call(self._context, method, params, self._runner.run)
+
+    def close(self) -> None:
+        try:
+            self._runner.run(self._context.close())
+        finally:
+            self._runner.close()
 
 
 class SocketOperator:
@@ -145,8 +153,13 @@ def connect_operator(instance: Instance, clock: Clock) -> Iterator[Operator]:
         return
     with _ready_lock(instance, reached, clock):
         db = open_memory(instance.database_path, instance.ledger_path, clock)
-        with contextlib.closing(db):
-            yield DirectOperator(create_context(db, instance, config, credentials, is_served=False))
+        with (
+            contextlib.closing(db),
+            contextlib.closing(
+                DirectOperator(create_context(db, instance, config, credentials, is_served=False))
+            ) as operator,
+        ):
+            yield operator
 
 
 def _reach(instance: Instance, token: Secret | None) -> InstanceLock | SocketOperator:

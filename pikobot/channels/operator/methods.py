@@ -1,12 +1,13 @@
 """What the operator can ask: one registry, used by the server and by `pikobot rpc` when nobody serves.
 
-A `Method` is one read of one snapshot; an `Operation` changes something, blocks, and opens its own transactions.
+A `Method` is one read of one snapshot; an `Operation` changes something, blocks, and opens its own transactions;
+an `Inquiry` awaits something outside before it reads, such as the vector of a question.
 Parameters are validated here, results are plain JSON objects with camelCase keys. The operator reads all scopes.
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -21,9 +22,13 @@ from pikobot.errors import InvalidParams, NotFound, UnknownMethod
 from pikobot.instance import Instance
 from pikobot.memory import cursors
 from pikobot.memory.assertions import RememberParams, Statement, remember
+from pikobot.memory.embed import progress, usable_set
+from pikobot.memory.embedding import Engine
+from pikobot.memory.engines import Embedding, embedding_of
 from pikobot.memory.forget import ForgetParams, forget_rpc
 from pikobot.memory.lineage import FactParams, read_fact
 from pikobot.memory.params import Cursor, Name, Params, validated
+from pikobot.memory.query_vectors import NOT_EMBEDDED, QueryEmbedder, search_memory
 from pikobot.memory.search import (
     ListParams,
     ReadParams,
@@ -31,12 +36,12 @@ from pikobot.memory.search import (
     list_memory,
     read_source,
     scope_named,
-    search,
 )
 from pikobot.memory.spending import month_start_ms
 from pikobot.memory.tags import TagParams, TagsParams, tag_counts, tag_fact
-from pikobot.store import extraction_jobs, listing, schema
+from pikobot.store import embedding_jobs, extraction_jobs, listing, schema
 from pikobot.store.connection import Connection, Database
+from pikobot.store.embedding_jobs import count_above_mark
 from pikobot.store.fact_index import count_facts
 from pikobot.store.leases import State
 from pikobot.store.runs import RunId, count_by_state
@@ -44,14 +49,15 @@ from pikobot.store.scopes import Scope, ScopeId, load_scope, owner_scope
 from pikobot.store.settings import INSTANCE_ID, read_setting
 from pikobot.store.sources import count_sources
 from pikobot.store.threads import ThreadId, find_thread_by_public_id, list_threads
+from pikobot.store.vectors.profiles import Profile, VectorSet, active_set, building_set
 
 DEFAULT_ROWS = 20
 MAX_ROWS = 200
 MICROUSD = 1_000_000
+MAX_WAITING_COUNTED = 1_000_000
 
-TEXT_ONLY = "no embeddings yet: text search only"
 NO_MODEL = "no chat model: recall mode; set PIKOBOT_CHAT_API_KEY or chat_api_key in credentials.toml"
-CAN_CHARGE = "each retried job calls the model again, which can charge"
+CAN_CHARGE = "each retried job or batch calls its model again, which can charge"
 NO_PROVIDER = "no chat model: recall mode; set chat.provider to turn one on"
 
 P = TypeVar("P", bound=Params)
@@ -67,11 +73,18 @@ class OperatorContext:
     mode: Literal["model", "recall"]
     is_served: bool
     degraded: tuple[str, ...]
-    search_degraded: str | None
+    queries: QueryEmbedder
+    engine: Engine | None = None
+    indexer_problem: Callable[[], str | None] = lambda: None
 
     @property
     def now_ms(self) -> int:
         return self.db.clock.now_ms()
+
+    async def close(self) -> None:
+        """Close what embeds; only for who made the context without giving it."""
+        if self.engine is not None:
+            await self.engine.close()
 
 
 @dataclass(frozen=True)
@@ -86,8 +99,14 @@ class Operation(Generic[P]):
     run: Callable[[OperatorContext, P], Json]
 
 
+@dataclass(frozen=True)
+class Inquiry(Generic[P]):
+    params: type[P]
+    answer: Callable[[OperatorContext, P], Awaitable[Json]]
+
+
 class RetryParams(Params):
-    """Parameters of ``memory.retry``: one job by its id, or all that failed or ended unknown."""
+    """Parameters of ``memory.retry``: one extraction job by its id, or all that failed or ended unknown."""
 
     job_id: Name | None = Field(default=None, alias="jobId")
     all: bool = False
@@ -122,26 +141,45 @@ class NoParams(Params):
 
 
 def create_context(
-    db: Database, instance: Instance, config: Config, credentials: Credentials, *, is_served: bool
+    db: Database,
+    instance: Instance,
+    config: Config,
+    credentials: Credentials,
+    *,
+    is_served: bool,
+    embedding: Embedding | None = None,
+    indexer_problem: Callable[[], str | None] = lambda: None,
 ) -> OperatorContext:
-    """The context of an open instance."""
+    """The context of an open instance. ``embedding`` is made from the settings when it is not given."""
     is_model_on = config.chat.is_model_on(has_key=credentials.chat_api_key is not None)
-    search_degraded = None if config.embedding.provider == "disabled" else TEXT_ONLY
     no_model = None if is_model_on else NO_PROVIDER if config.chat.provider == "none" else NO_MODEL
+    embedding = embedding or embedding_of(config, credentials, db.clock)
     return OperatorContext(
         db=db,
         ledger_path=instance.ledger_path,
         config=config,
         mode="model" if is_model_on else "recall",
         is_served=is_served,
-        degraded=tuple(reason for reason in (no_model, search_degraded) if reason is not None),
-        search_degraded=search_degraded,
+        degraded=() if no_model is None else (no_model,),
+        queries=embedding.queries(db),
+        engine=embedding.engine,
+        indexer_problem=indexer_problem,
     )
 
 
-def call(context: OperatorContext, method: str, params: object) -> Json:
-    """Answer a call, from any thread but the writer's. Raises `UnknownMethod`, `InvalidParams` and what it raises."""
+def call(
+    context: OperatorContext,
+    method: str,
+    params: object,
+    run: Callable[[Coroutine[Any, Any, Json]], Json] = asyncio.run,
+) -> Json:
+    """Answer a call, from any thread but the writer's and outside of event loops; ``run`` awaits an inquiry.
+
+    Raises `UnknownMethod`, `InvalidParams` and what the method raises.
+    """
     known = _known(method)
+    if isinstance(known, Inquiry):
+        return run(call_async(context, method, params))
     checked = validated(known.params, params)
     if isinstance(known, Operation):
         return known.run(context, checked)
@@ -155,6 +193,8 @@ async def call_async(context: OperatorContext, method: str, params: object) -> J
     checked = validated(known.params, params)
     if isinstance(known, Method):
         return await context.db.read_async(known.answer, context, checked)
+    if isinstance(known, Inquiry):
+        return await known.answer(context, checked)
     running = asyncio.create_task(asyncio.to_thread(known.run, context, checked))
     cancelled: asyncio.CancelledError | None = None
     while not running.done():
@@ -168,16 +208,15 @@ async def call_async(context: OperatorContext, method: str, params: object) -> J
     return running.result()
 
 
-def _known(method: str) -> Method[Any] | Operation[Any]:
+def _known(method: str) -> Method[Any] | Operation[Any] | Inquiry[Any]:
     known = METHODS.get(method)
     if known is None:
         raise UnknownMethod(f"there is no method {_named(method)}; known are {', '.join(METHODS)}")
     return known
 
 
-def _memory_search(conn: Connection, context: OperatorContext, params: SearchParams) -> Json:
-    degraded = context.search_degraded
-    page = search(conn, params, allowed_scopes=None, now_ms=context.now_ms, degraded=degraded)
+async def _memory_search(context: OperatorContext, params: SearchParams) -> Json:
+    page = await search_memory(context.db, context.queries, params, allowed_scopes=None)
     return page.as_json()
 
 
@@ -221,9 +260,9 @@ def _memory_retry(context: OperatorContext, params: RetryParams) -> Json:
 
 
 def _requeue(db: Database, public_id: str | None) -> int:
-    with db.write("retry extraction") as tx:
+    with db.write("retry what failed") as tx:
         if public_id is None:
-            return extraction_jobs.requeue(tx, None)
+            return extraction_jobs.requeue(tx, None) + embedding_jobs.requeue(tx)
         job = extraction_jobs.find_job(tx, public_id)
         if job is None:
             raise NotFound(f"there is no extraction job {_named(public_id)}")
@@ -309,6 +348,8 @@ def _run(run: listing.RunSummary) -> Json:
 
 
 def _status(conn: Connection, context: OperatorContext, params: NoParams) -> Json:
+    embedding = _embedding(conn, context)
+    problem = embedding["problem"]
     return {
         "version": __version__,
         "schemaVersion": schema.applied_version(conn),
@@ -325,8 +366,50 @@ def _status(conn: Connection, context: OperatorContext, params: NoParams) -> Jso
         "extraction": _extraction(conn),
         "unknownOutcomes": listing.count_unknown_outcomes(conn),
         "spend": _spend(conn, context),
-        "degraded": list(context.degraded),
+        "embedding": embedding,
+        "degraded": [*context.degraded, *([] if problem is None else [problem])],
     }
+
+
+def _embedding(conn: Connection, context: OperatorContext) -> Json:
+    """How far the vectors are, of the set that serves and of one that is being made."""
+    serving, building = active_set(conn), building_set(conn)
+    profile = None if context.engine is None else context.engine.profile
+    return {
+        "provider": context.config.embedding.provider,
+        "profile": _profile(profile),
+        "serving": None if serving is None else _set_state(conn, context, serving),
+        "building": None if building is None else _set_state(conn, context, building),
+        "problem": _embedding_problem(conn, context, serving),
+    }
+
+
+def _embedding_problem(conn: Connection, context: OperatorContext, serving: VectorSet | None) -> str | None:
+    if context.config.embedding.provider == "disabled":
+        return None
+    problem = context.queries.problem or context.indexer_problem()
+    if problem is not None or context.engine is None:
+        return problem
+    if serving is None:
+        return NOT_EMBEDDED if count_sources(conn, now_ms=context.now_ms) else None
+    return usable_set(conn, serving.profile, now_ms=context.now_ms)[1]
+
+
+def _set_state(conn: Connection, context: OperatorContext, vector_set: VectorSet) -> Json:
+    state = progress(conn, vector_set, now_ms=context.now_ms)
+    return {
+        "profile": _profile(vector_set.profile),
+        "vectors": state.vectors,
+        "waiting": count_above_mark(conn, vector_set.id, now_ms=context.now_ms, at_most=MAX_WAITING_COUNTED)
+        + state.batches.queued,
+        "failed": state.batches.failed,
+        "unknown": state.batches.unknown,
+        "errorCode": state.problem,
+    }
+
+
+def _profile(profile: Profile | None) -> Json | None:
+    return None if profile is None else asdict(profile)
 
 
 def _spend(conn: Connection, context: OperatorContext) -> Json:
@@ -364,8 +447,8 @@ def _named(text: str) -> str:
     return ascii(text[:MAX_METHOD_CHARS_NAMED])
 
 
-METHODS: dict[str, Method[Any] | Operation[Any]] = {
-    "memory.search": Method(SearchParams, _memory_search),
+METHODS: dict[str, Method[Any] | Operation[Any] | Inquiry[Any]] = {
+    "memory.search": Inquiry(SearchParams, _memory_search),
     "memory.list": Method(ListParams, _memory_list),
     "memory.read": Method(FactParams, _memory_read),
     "memory.tag": Operation(TagParams, _memory_tag),
