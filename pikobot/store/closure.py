@@ -1,7 +1,6 @@
 """What goes with a source: everything that was made from it, and everything that is being made from it now.
 
-`RULES` says for each column of each table what forgetting does to it; a test walks the schema and fails for a
-column without a rule, so that a new table which holds text or points at a source can't be overlooked.
+`erasure_rules` says for each column of each table what forgetting does to it.
 
     source ──▶ sources that depend on it, transitively      removed, a tombstone each
            ──▶ everything else of the run that it asks for  removed, a tombstone each
@@ -12,6 +11,8 @@ column without a rule, so that a new table which holds text or points at a sourc
            ──▶ which facts such runs and answers have read      removed
            ──▶ facts that quote it or need it as context        removed with tags, index rows, unused entities
            ──▶ facts that such a fact has replaced              stand again, or follow its own successor
+           ──▶ vectors of such sources and facts, in every set      removed, their slots overwritten
+           ──▶ batches of texts to be embedded                  go on without it
            ──▶ extraction jobs over it                          lose their lease; cancelled without other sources
            ──▶ threads without any source left              removed with their content-free runs, a tombstone each
            ──▶ attempts                                     stay: amounts only
@@ -23,177 +24,21 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from pikobot.store.connection import Connection
+from pikobot.store.embedding_jobs import leave_batches
+from pikobot.store.erasure_rules import RULES, Rule
 from pikobot.store.erasures import Erasure, Tombstone
 from pikobot.store.extraction_jobs import fence_jobs
-from pikobot.store.facts import delete_facts, facts_resting_on
+from pikobot.store.facts import FactId, delete_facts, facts_resting_on
 from pikobot.store.sources import SourceId, delete_source
 from pikobot.store.threads import ThreadId, find_thread_by_public_id
+from pikobot.store.vectors.owners import Owner, OwnerKind
+from pikobot.store.vectors.removal import forget_owners
 
 LEAST_MANY = 50
 ROWS_MERGED_PER_DELETION = 2000
 MIN_NAME_CHARS = 3  # a shorter name of a speaker, file or thread tells nothing
-
-
-class Rule(StrEnum):
-    """What forgetting does with a column."""
-
-    KEY = "integer key, means nothing outside, goes with its row"
-    NAMED = "public id; the tombstone names it"
-    IDENTITY = "recognises the record; the tombstone keeps it"
-    CONTENT = "what was said or made of it; removed with its row, looked for afterwards"
-    PLAIN = "says nothing of the content; goes with its row"
-    FOLLOWS = "reference; the row goes when the row that it points at goes"
-    LEASE = "cleared, so that whoever holds the row can't commit"
-    CUT = "reference; set to NULL when the row that it points at goes"
-    KEPT = "stays: no content, not about one source"
-
-
-RULES: dict[str, dict[str, Rule]] = {
-    "migrations": dict.fromkeys(("version", "name", "checksum", "applied_at_ms"), Rule.KEPT),
-    "settings": dict.fromkeys(("key", "value"), Rule.KEPT),
-    "scopes": dict.fromkeys(("id", "kind", "workspace", "bot", "chat", "user_or_topic"), Rule.KEPT),
-    "threads": {
-        "id": Rule.KEY,
-        "public_id": Rule.NAMED,
-        "scope_id": Rule.PLAIN,
-        "key": Rule.CONTENT,
-        "created_at_ms": Rule.PLAIN,
-    },
-    "sources": {
-        "id": Rule.KEY,
-        "public_id": Rule.NAMED,
-        "kind": Rule.PLAIN,
-        "role": Rule.PLAIN,
-        "speaker": Rule.CONTENT,
-        "scope_id": Rule.PLAIN,
-        "thread_id": Rule.FOLLOWS,
-        "run_id": Rule.FOLLOWS,
-        "external_id": Rule.PLAIN,
-        "identity": Rule.IDENTITY,
-        "text": Rule.CONTENT,
-        "content_hash": Rule.PLAIN,
-        "origin": Rule.PLAIN,
-        "is_partial": Rule.PLAIN,
-        "said_at_ms": Rule.PLAIN,
-        "utc_offset_min": Rule.PLAIN,
-        "created_at_ms": Rule.PLAIN,
-        "expires_at_ms": Rule.PLAIN,
-    },
-    "sources_text": {"text": Rule.CONTENT, "speaker": Rule.CONTENT},
-    "source_dependencies": {"source_id": Rule.FOLLOWS, "depends_on_id": Rule.FOLLOWS},
-    "media": {
-        "id": Rule.KEY,
-        "public_id": Rule.PLAIN,
-        "source_id": Rule.FOLLOWS,
-        "media_type": Rule.PLAIN,
-        "name": Rule.CONTENT,
-        "sha256": Rule.PLAIN,
-        "data": Rule.CONTENT,
-    },
-    "runs": {
-        "id": Rule.KEY,
-        "public_id": Rule.PLAIN,
-        "thread_id": Rule.FOLLOWS,
-        "is_standalone": Rule.PLAIN,
-        "model": Rule.PLAIN,
-        "created_at_ms": Rule.PLAIN,
-        "state": Rule.LEASE,
-        "not_before_ms": Rule.LEASE,
-        "lease_token": Rule.LEASE,
-        "lease_expires_at_ms": Rule.LEASE,
-        "claims": Rule.LEASE,
-        "error_code": Rule.LEASE,
-        "finished_at_ms": Rule.LEASE,
-    },
-    "run_transcript": {"run_id": Rule.FOLLOWS, "position": Rule.KEY, "message": Rule.CONTENT},
-    "run_sources": {"run_id": Rule.FOLLOWS, "source_id": Rule.FOLLOWS},
-    "attempts": {
-        "id": Rule.KEPT,
-        "run_id": Rule.CUT,
-        **dict.fromkeys(
-            (
-                "workspace",
-                "purpose",
-                "model",
-                "state",
-                "reserved_microusd",
-                "cost_microusd",
-                "input_tokens",
-                "cached_input_tokens",
-                "output_tokens",
-                "error_code",
-                "started_at_ms",
-                "finished_at_ms",
-            ),
-            Rule.KEPT,
-        ),
-    },
-    "facts": {
-        "id": Rule.KEY,
-        "public_id": Rule.PLAIN,
-        "scope_id": Rule.PLAIN,
-        "text": Rule.CONTENT,
-        "subject": Rule.CONTENT,
-        "attribute": Rule.CONTENT,
-        "value": Rule.CONTENT,
-        "kind": Rule.PLAIN,
-        "basis": Rule.PLAIN,
-        "identity": Rule.PLAIN,
-        "event_time": Rule.PLAIN,
-        "valid_until": Rule.PLAIN,
-        "superseded_by_id": Rule.CUT,
-        "created_at_ms": Rule.PLAIN,
-    },
-    "facts_text": {"text": Rule.CONTENT, "names": Rule.CONTENT},
-    "fact_evidence": {
-        "fact_id": Rule.FOLLOWS,
-        "source_id": Rule.FOLLOWS,
-        "first_byte": Rule.PLAIN,
-        "after_byte": Rule.PLAIN,
-        "content_hash": Rule.PLAIN,
-    },
-    "fact_context": {"fact_id": Rule.FOLLOWS, "source_id": Rule.FOLLOWS},
-    "fact_tags": {"fact_id": Rule.FOLLOWS, "tag": Rule.CONTENT},
-    "entities": {
-        "id": Rule.KEY,
-        "scope_id": Rule.PLAIN,
-        "name": Rule.CONTENT,
-        "folded": Rule.CONTENT,
-    },
-    "entity_aliases": {"entity_id": Rule.FOLLOWS, "folded": Rule.CONTENT, "fact_id": Rule.FOLLOWS},
-    "fact_entities": {"fact_id": Rule.FOLLOWS, "entity_id": Rule.FOLLOWS},
-    "run_facts": {"run_id": Rule.FOLLOWS, "fact_id": Rule.FOLLOWS, "is_given": Rule.PLAIN},
-    "extraction_jobs": {
-        "id": Rule.KEY,
-        "public_id": Rule.PLAIN,
-        "scope_id": Rule.PLAIN,
-        "thread_id": Rule.FOLLOWS,
-        "run_id": Rule.CUT,
-        "created_at_ms": Rule.PLAIN,
-        "outcome": Rule.PLAIN,
-        "stored_facts": Rule.PLAIN,
-        **dict.fromkeys(
-            (
-                "state",
-                "not_before_ms",
-                "lease_token",
-                "lease_expires_at_ms",
-                "claims",
-                "error_code",
-                "finished_at_ms",
-            ),
-            Rule.LEASE,
-        ),
-    },
-    "extraction_job_sources": {"job_id": Rule.FOLLOWS, "source_id": Rule.FOLLOWS},
-    "extraction_rejections": {"job_id": Rule.FOLLOWS, "reason": Rule.PLAIN, "count": Rule.PLAIN},
-    "erasures": dict.fromkeys(
-        ("position", "entity", "public_id", "identity", "erased_at_ms", "hash"), Rule.KEPT
-    ),
-}
 
 CLOSURE_SQL = """
     WITH RECURSIVE gone (id) AS (
@@ -219,6 +64,14 @@ _NAMES_IN_FACTS = """
     UNION SELECT n.name FROM fact_entities AS fe JOIN entities AS n ON n.id = fe.entity_id WHERE fe.fact_id IN gone
     UNION SELECT n.folded FROM fact_entities AS fe JOIN entities AS n ON n.id = fe.entity_id WHERE fe.fact_id IN gone
     UNION SELECT folded FROM entity_aliases WHERE fact_id IN gone
+"""
+
+
+# Of many vectors a few tell whether they are overwritten.
+_UNITS = """
+    SELECT d.unit FROM json_each(?) AS gone
+    CROSS JOIN vectors AS v ON v.owner_kind = '{kind}' AND v.owner_id = gone.value
+    CROSS JOIN vector_values AS d ON d.vector_id = v.id LIMIT 32
 """
 
 
@@ -302,6 +155,8 @@ def contents_of(
         ("SELECT name FROM media WHERE source_id IN (SELECT value FROM json_each(?))", ids, MIN_NAME_CHARS),
         ("SELECT key FROM threads WHERE id IN (SELECT value FROM json_each(?))", touched, MIN_NAME_CHARS),
         ("SELECT text FROM facts WHERE id IN (SELECT value FROM json_each(?))", facts, 1),
+        (_UNITS.format(kind=OwnerKind.SOURCE), ids, 1),
+        (_UNITS.format(kind=OwnerKind.FACT), facts, 1),
         (_NAMES_IN_FACTS, facts, MIN_NAME_CHARS),
     ):
         for (value,) in conn.execute(sql, (of,)):
@@ -339,7 +194,11 @@ def remove(
     }
     fence_jobs(conn, ids, now_ms=now_ms)
     readings = _delete_readings(conn, runs, ids)
-    learned = delete_facts(conn, facts_resting_on(conn, source_ids))
+    facts = facts_resting_on(conn, source_ids)
+    vectors = forget_owners(conn, _owners(source_ids, facts))
+    leave_batches(conn, _owners(source_ids, facts))
+    learned = delete_facts(conn, facts)
+    learned["vectors"] = vectors
     learned["run_facts"] += readings
     learned["extraction_job_sources"] = _delete(conn, "extraction_job_sources", "source_id", ids)
     rows |= {table: count for table, count in learned.items() if count}
@@ -349,6 +208,11 @@ def remove(
     dropped, rows["runs"] = _drop_empty_threads(conn, threads)
     rows["threads"] = len(dropped)
     return Removed((*tombstones, *dropped), rows, cancelled, requeued)
+
+
+def _owners(source_ids: Iterable[SourceId], fact_ids: Iterable[FactId]) -> Iterator[Owner]:
+    yield from (Owner(OwnerKind.SOURCE, source_id) for source_id in source_ids)
+    yield from (Owner(OwnerKind.FACT, fact_id) for fact_id in fact_ids)
 
 
 @contextmanager

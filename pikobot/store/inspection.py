@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import apsw
 
-from pikobot.store import closure
 from pikobot.store.connection import Connection
+from pikobot.store.erasure_rules import RULES, Rule
 from pikobot.store.text_index import is_index_current
 from pikobot.store.vectors.verify import verify_vectors
 
@@ -104,8 +104,8 @@ def _counted(conn: Connection) -> list[str]:
 
 def _erased_rows(conn: Connection) -> Iterator[str]:
     """Rows whose public id the ledger names as erased."""
-    for table, columns in sorted(closure.RULES.items()):
-        named = [column for column, rule in columns.items() if rule is closure.Rule.NAMED]
+    for table, columns in sorted(RULES.items()):
+        named = [column for column, rule in columns.items() if rule is Rule.NAMED]
         if table == "erasures" or not _has_table(conn, table):
             continue
         for column in named:

@@ -6,8 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pikobot.store import leases
-from pikobot.store.closure import RULES, Removed, Rule, closure_of, contents_of, remove
+from pikobot.store.closure import Removed, closure_of, contents_of, remove
 from pikobot.store.connection import Connection, Database
+from pikobot.store.erasure_rules import RULES, Rule
 from pikobot.store.erasures import Tombstone
 from pikobot.store.leases import State
 from pikobot.store.scopes import ensure_scope, owner_scope
@@ -261,7 +262,7 @@ def test_nothing_is_found_by_reading_a_whole_table(db: Database) -> None:
             tx.exec_trace = None
 
     write(db, watched)
-    bindings = {"ids": "[]", "runs": "[]", "now": 0}
+    bindings = {"ids": "[]", "runs": "[]", "now": 0, "kind": "source", "set": None}
     scans = []
     with db.read() as conn:
         for sql in seen:

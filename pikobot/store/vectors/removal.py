@@ -63,8 +63,8 @@ def _places(conn: Connection, kind: OwnerKind, ids: Sequence[int], set_id: SetId
     rows = conn.execute(
         """
         SELECT v.id, v.block_id, v.slot, s.dimension, b.capacity
-        FROM json_each(:ids) AS wanted
-        CROSS JOIN vectors AS v ON v.owner_kind = :kind AND v.owner_id = wanted.value
+        FROM json_each(:ids) AS gone
+        CROSS JOIN vectors AS v ON v.owner_kind = :kind AND v.owner_id = gone.value
         JOIN vector_blocks AS b ON b.id = v.block_id
         JOIN vector_sets AS s ON s.id = b.set_id
         WHERE :set IS NULL OR v.set_id = :set
