@@ -109,21 +109,30 @@ def are_bounds_true(units: Float32s, mean: Float64s | None, codes: Int8s, bounds
 
 
 class QuantizedQuery:
-    """A unit query as int8 codes, and how far a product with them may be from the exact one.
+    """A unit query as int8 codes twice over: coarse, and fine for what the coarse ones leave out.
 
-    ``reach`` float32 (2,): what to multiply a vector's error and norm with, in units of the query's scale.
+        query / |query|  =  scale * codes + fine_scale * fine_codes + rest
+
+    ``coarse_rest`` and ``fine_rest`` are the lengths of what each leaves out: times a vector's norm, how far a
+    product with its codes may be from that with the query.
     """
 
     def __init__(self, vector: Float32s) -> None:
         self.unit: Float64s = vector.astype(np.float64) / lengths(vector[None, :])[0]
-        self.scale = float(np.abs(self.unit).max()) / MAX_CODE
-        rounded = np.rint(self.unit / self.scale)
-        self.codes: Int8s = rounded.astype(np.int8)[None, :]
-        rest_length = float(_row_lengths((self.unit - rounded * self.scale)[None, :])[0])
-        self.reach = np.array([1 / self.scale, rest_length / self.scale], np.float32)
+        self.scale, self.codes, rest = _rounded_off(self.unit)
+        self.coarse_rest = float(_row_lengths(rest[None, :])[0])
+        self.fine_scale, self.fine_codes, rest = _rounded_off(rest)
+        self.fine_rest = float(_row_lengths(rest[None, :])[0])
 
     def dot(self, mean: Float64s | None) -> float:
         return 0.0 if mean is None else float((self.unit * mean).sum())
+
+
+def _rounded_off(values: Float64s) -> tuple[float, Int8s, Float64s]:
+    """Scale and codes, int8 (1, dim), and what they leave out."""
+    scale = max(float(np.abs(values).max()) / MAX_CODE, MIN_SCALE)
+    rounded = np.rint(values / scale)
+    return scale, rounded.astype(np.int8)[None, :], values - rounded * scale
 
 
 def _row_lengths(rows: Float64s) -> Float64s:

@@ -31,7 +31,6 @@ class BlockReader:
         end = codes_at + block.used * self._dimension
         self._part = buffer_of(self._buffer[:end])
         self.bounds = self._buffer[:codes_at].view("<f4").reshape(3, block.capacity)[:, : block.used]
-        self.scale, self.error = self.bounds[:2]
-        self.error_and_norm = self.bounds[1:]
+        self.scale, self.error, self.norm = self.bounds
         self.codes = self._buffer[codes_at:end].view(np.int8).reshape(block.used, self._dimension)
         self.dots = self._dots[:, : block.used]

@@ -30,9 +30,7 @@ from pikobot.store.vectors.rescoring import best_hits
 from pikobot.store.vectors.survivors import SLOT_BITS, Survivors, k_highest
 
 MAX_K = 10_000
-# Far above the rounding of float64 sums of 16,384 terms, far below any difference that int8 can see.
-ROUNDING = 1e-9
-# Covers the float32 rounding of a bound: five operations on numbers that stay below five.
+# Covers the float32 rounding of products and bounds: a few operations on numbers that stay below five.
 FILTER_MARGIN = 4e-6
 # A block with fewer eligible slots than one in so many is not read: the rows themselves are cheaper.
 SPARSE = 128
@@ -99,8 +97,7 @@ class _Slots(NamedTuple):
 
     places: Int64s
     codes: Int8s
-    scale: Float32s
-    error: Float32s
+    bounds: Float32s  # (n, 3)
     offset: Float64s
 
 
@@ -153,8 +150,7 @@ class _FirstPass:
                 _Slots(
                     rows + (block.id << SLOT_BITS),
                     self._reader.codes[rows],
-                    self._reader.scale[rows],
-                    self._reader.error[rows],
+                    self._reader.bounds.T[rows],
                     np.full(len(rows), offset),
                 )
             )
@@ -171,7 +167,8 @@ class _FirstPass:
         block, query, k = self._reader, self._query, self.survivors.k
         choose_kernel()(query.codes, block.codes, block.dots)
         middle = block.dots[0] * block.scale
-        reach = query.reach @ block.error_and_norm
+        reach = block.norm * np.float32(query.coarse_rest / query.scale)
+        reach += block.error * np.float32(1 / query.scale)
         upper = middle + reach
         wanted = (self.survivors.floor - offset - FILTER_MARGIN) / query.scale
         rows: Int64s = (
@@ -184,14 +181,21 @@ class _FirstPass:
         return rows
 
     def _measure(self) -> None:
-        """Give the survivors what was not ruled out, with scores by the whole query and the codes.
+        """Give the survivors what was not ruled out, with scores by coarse and fine products.
 
-        Only the vectors' own errors are left then. Done for the slots of several blocks at a time.
+        Little but the vectors' own errors is left then. Done for the slots of several blocks at a time, and with
+        the same kernel: a BLAS would wake its threads for it, which cost a scan more than they give.
         """
-        if self._unmeasured:
-            places, codes, scale, error, score = map(np.concatenate, zip(*self._unmeasured, strict=True))
-            score += (codes @ self._query.unit) * scale
-            error = error.astype(np.float64) + ROUNDING
-            self.survivors.add(places, score - error, score + error)
-            self._unmeasured.clear()
-            self._waiting = 0
+        if not self._unmeasured:
+            return
+        places, codes, bounds, score = (np.concatenate(part) for part in zip(*self._unmeasured, strict=True))
+        scale, error, norm = bounds.astype(np.float64).T
+        products = np.empty((2, 1, len(places)), np.float32)
+        choose_kernel()(self._query.codes, codes, products[0])
+        choose_kernel()(self._query.fine_codes, codes, products[1])
+        coarse, fine = products[:, 0].astype(np.float64)
+        score += (coarse * self._query.scale + fine * self._query.fine_scale) * scale
+        error += norm * self._query.fine_rest + FILTER_MARGIN
+        self.survivors.add(places, score - error, score + error)
+        self._unmeasured.clear()
+        self._waiting = 0
