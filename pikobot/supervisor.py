@@ -60,10 +60,10 @@ async def serving(
     whatever ended the block or the worker.
     """
     clock = clock or SystemClock()
-    config = instance.load_config()
-    credentials = instance.load_credentials(config)
     async with AsyncExitStack() as stack:
         stack.enter_context(acquire_serving_lock(instance, clock))
+        config = instance.load_config()
+        credentials = instance.load_credentials(config)
         db = open_memory(instance.database_path, instance.ledger_path, clock)
         stack.callback(db.close)
         await db.perform_async(runs.recover)
