@@ -265,7 +265,8 @@ def check_counts(db: Database, model: PlayedModel, count: int) -> Counter[str]:
     """Every job has ended as its attempts say, nothing was asked for twice, and no fact stands without its job."""
     ended = jobs(db)
     assert len(ended) == count
-    assert len(model.requests) == len(attempt_states(db))
+    # A stop between the reservation and the call leaves an attempt that counts as unknown: never the other way round.
+    assert 0 <= len(attempt_states(db)) - len(model.requests) <= attempt_states(db).count("unknown")
     assert "started" not in attempt_states(db)
     for job_id, state, outcome, facts, calls in rows(
         db,
