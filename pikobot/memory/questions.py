@@ -10,6 +10,7 @@ from typing import Literal
 
 from pikobot.store.segmentation import is_cjk, pieces
 
+MAX_BARE_CHARS = 24
 Language = Literal["en", "zh"]
 
 _QUESTION_MARKS = ("?", "？")
@@ -33,7 +34,7 @@ _CHINESE_REQUEST = re.compile(
     "(?:告诉我|告訴我|查一下|查查|查找|找一下|找找|搜一下|搜索|列出|回忆一下|回憶一下)"
 )
 _CHINESE_INTERROGATIVES = re.compile(
-    "(?<![没沒])(?:什么|什麼|甚麼)(?![都也的])|(?<![没沒])[谁誰](?![都也])|哪(?!(?:里|裡|儿|兒|个|個)?[怕都也])|"
+    "(?<![没沒])(?:什么|啥|什麼|甚麼)(?![都也的])|(?<![没沒])[谁誰](?![都也])|哪(?!(?:里|裡|儿|兒|个|個)?[怕都也])|"
     "(?<![十百千万萬好前])[几幾](?:点|點|号|號|月|岁|歲|时|時)|(?<![没沒])多少(?!有)|(?<![没沒不])多久|多大|多远|多遠|"
     "(?<!不)怎[么麼样樣](?![都也])|[为為]何|何[时時地]|[是能可]否|有没有|有沒有|是不是|[会會]不[会會]|能不能|可不可以|要不要"
 )
@@ -100,6 +101,11 @@ def _is_chinese_question(text: str) -> bool:
             _CHINESE_PARTICLES.search(sentence),
         )
     )
+
+
+def is_bare(text: str) -> bool:
+    """Whether the text is no sentence but a few words, such as somebody types to look something up."""
+    return len(text.strip()) <= MAX_BARE_CHARS and list(pieces(text)) == keywords(text) != []
 
 
 def keywords(text: str) -> list[str]:

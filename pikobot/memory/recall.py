@@ -8,10 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from pikobot.memory.questions import Language, is_only_question, is_question, keywords, language_of
+from pikobot.memory.questions import (
+    Language,
+    is_bare,
+    is_only_question,
+    is_question,
+    keywords,
+    language_of,
+)
 from pikobot.store.connection import Connection
 from pikobot.store.literal import excerpt, find_folded
 from pikobot.store.scopes import ScopeId
+from pikobot.store.segmentation import fold, is_cjk, pairs, pieces
 from pikobot.store.sources import Source, SourceId, load_sources
 from pikobot.store.text_index import TextHit, search_text
 
@@ -36,17 +44,21 @@ class MemoryAnswer:
 def answer_from_memory(
     conn: Connection, text: str, *, scope_id: ScopeId | None, request_id: SourceId | None, now_ms: int
 ) -> MemoryAnswer:
-    """Acknowledge a statement; answer a question in its language with up to five quotations."""
+    """Acknowledge a statement; answer a question in its language with up to five quotations.
+
+    A few bare words may be either: they are acknowledged, and what matches is quoted. Without ``request_id`` nothing
+    is kept, and the acknowledgement says so.
+    """
     language = language_of(text)
-    if not is_question(text):
-        return MemoryAnswer(_NOTED[language], ())
-    words = keywords(text)
-    if not words or scope_id is None:
-        return MemoryAnswer(_NOTHING[language], ())
-    quoted = _matching_statements(conn, words, scope_id, request_id, now_ms)
+    asks, words = is_question(text), keywords(text)
+    noted = (_NOTED if request_id is not None else _NOT_KEPT)[language]
+    quoted: list[Source] = []
+    if words and scope_id is not None and (asks or is_bare(text)):
+        quoted = _matching_statements(conn, words, scope_id, request_id, now_ms)
     if not quoted:
-        return MemoryAnswer(_NOTHING[language], ())
-    lines = [_FOUND[language], *(_quotation(source, words, language) for source in quoted)]
+        return MemoryAnswer(_NOTHING[language] if asks else noted, ())
+    lines = [] if asks else [noted]
+    lines += [_FOUND[language], *(_quotation(source, words, language) for source in quoted)]
     return MemoryAnswer("\n".join(lines), tuple(source.public_id for source in quoted))
 
 
@@ -71,20 +83,22 @@ def _matching_statements(
             limit=limit,
             exclude_ids=() if request_id is None else (request_id,),
         )
-        kept = _distinct_statements(conn, hits, now_ms)
+        kept = _distinct_statements(conn, hits, words, now_ms)
         if len(kept) >= MAX_QUOTES or len(hits) < limit:
             break
     return list(kept.values())[:MAX_QUOTES]
 
 
-def _distinct_statements(conn: Connection, hits: Sequence[TextHit], now_ms: int) -> dict[str, Source]:
+def _distinct_statements(
+    conn: Connection, hits: Sequence[TextHit], words: Sequence[str], now_ms: int
+) -> dict[str, Source]:
     """What was stated, by its text, best first, without what matches much less than the best."""
     loaded = load_sources(conn, [SourceId(hit.source_id) for hit in hits], now_ms=now_ms)
     kept: dict[str, Source] = {}
     floor = 0.0
     for hit in hits:
         source = loaded.get(SourceId(hit.source_id))
-        if source is None or not _is_statement(source):
+        if source is None or not _is_statement(source) or not _tells(source.text, words):
             continue
         floor = floor if kept else hit.score * LEAST_SHARE_OF_BEST
         if hit.score >= floor:
@@ -94,6 +108,15 @@ def _distinct_statements(conn: Connection, hits: Sequence[TextHit], now_ms: int)
 
 def _is_statement(source: Source) -> bool:
     return source.origin != "recall" and not is_only_question(source.text)
+
+
+def _tells(text: str, words: Sequence[str]) -> bool:
+    """Whether a text holds a word of the question itself, not only its speaker or a neighbour, and more than it."""
+    folded = fold(text)
+    stems = [
+        part for word in words for part in (pairs(word) if is_cjk(word) else [word[: max(3, len(word) - 3)]])
+    ]
+    return any(stem in folded for stem in stems) and not set(pieces(text)) <= set(words)
 
 
 def _quotation(source: Source, words: list[str], language: Language) -> str:
@@ -108,6 +131,7 @@ def _quotation(source: Source, words: list[str], language: Language) -> str:
 
 
 _NOTED = {"en": "Noted.", "zh": "已记下。"}
+_NOT_KEPT = {"en": "Understood, and not kept.", "zh": "知道了，没有保存。"}
 _NOTHING = {
     "en": "I found no statement about that. That does not mean that it was never said: other words may find it.",
     "zh": "没有找到相关的原话。这不表示从未说过，换个说法也许能找到。",

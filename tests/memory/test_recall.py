@@ -66,12 +66,27 @@ def test_a_chinese_question_is_answered_in_chinese(tmp_path: Path) -> None:
         )
 
 
-def test_a_statement_is_noted_in_its_own_language(tmp_path: Path) -> None:
+def test_what_is_not_kept_is_acknowledged_as_such_in_its_own_language(tmp_path: Path) -> None:
     with opened(tmp_path) as db:
         assert [ask(db, text).text for text in ("I moved to Porto", "我搬到波尔图了")] == [
-            "Noted.",
-            "已记下。",
+            "Understood, and not kept.",
+            "知道了，没有保存。",
         ]
+
+
+def test_a_few_bare_words_look_up_what_was_said_about_them(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "We went to Rome in spring", "周五去医院做体检", "Rome")
+        for text, told in (("Rome", "We went to Rome in spring"), ("体检", "周五去医院做体检")):
+            answer = ask(db, text).text
+            assert told in answer
+            assert answer.count("“") == 1  # the bare word that was typed before tells nothing
+
+
+def test_a_name_alone_does_not_quote_what_its_bearer_said_about_other_things(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "See you tomorrow. Bye!", role="participant", speaker="Gina")
+        assert ask(db, "Does Gina have a dog?").text == NOTHING
 
 
 @pytest.mark.parametrize(
