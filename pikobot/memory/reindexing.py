@@ -1,12 +1,14 @@
 """Make everything again that is derived from what is stored: text indexes, and the blocks of the vectors.
 
 One transaction for each kind: a search meanwhile sees the old or the new one. The means that vectors are quantised
-with are made again as well, so that they hold nothing of forgotten ones.
+with are made again as well, so that they hold nothing of forgotten ones. What has no vector is looked for anew, and
+gets one in the background.
 """
 
 from dataclasses import dataclass
 
 from pikobot.store.connection import Database
+from pikobot.store.embedding_jobs import lower_marks
 from pikobot.store.fact_index import rebuild_fact_index
 from pikobot.store.text_index import rebuild_text_index
 from pikobot.store.vectors.profiles import active_set, building_set
@@ -35,6 +37,8 @@ def _reindex(db: Database) -> Reindexed:
     vectors = 0
     with db.write("make the vector blocks again") as tx:
         for vector_set in (active_set(tx), building_set(tx)):
-            vectors += 0 if vector_set is None else rebuild_blocks(tx, vector_set.id)
+            if vector_set is not None:
+                vectors += rebuild_blocks(tx, vector_set.id)
+                lower_marks(tx, vector_set.id)
     db.truncate_wal()
     return Reindexed(sources, facts, vectors)

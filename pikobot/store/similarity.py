@@ -28,7 +28,7 @@ _EXPIRED_FACTS = f"""
 
 
 # So many more than wanted are looked at, because some may not be eligible.
-SPARE = 50
+SPARE = 10
 
 
 @dataclass(frozen=True, eq=False)
