@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.servers import openai_embeddings as embedding
 from tests.servers import openai_steps as steps
 from tests.servers.openai_steps import Step
 
@@ -126,6 +127,8 @@ class Provider:
             listing = {"object": "list", "data": [{"id": "scripted", "object": "model"}]}
             await connection.send_whole(200, "application/json", json.dumps(listing).encode())
             return "answered"
+        if embedding.is_embeddings(received.path):
+            return await _play_embeddings(connection, step, received.body)
         step = steps.resolved(step, received.body)
         kind = steps.kind_of(step)
         if kind == "status":
@@ -144,9 +147,12 @@ class Provider:
         if received.method == "GET":
             return {"text": ""}
         document = json.dumps(received.body, ensure_ascii=False)
+        target = embedding.TARGET if embedding.is_embeddings(received.path) else None
         for position, step in enumerate(self.script):
-            if step.get("match", "") in document:
+            if step.get("to") == target and step.get("match", "") in document:
                 return self.script.pop(position)
+        if target is not None:
+            return embedding.vectors()
         return {"text": self.echo.replace("{text}", _last_user_text(received.body))}
 
     async def _control(self, connection: Connection, method: str, target: str, body: bytes) -> None:
@@ -190,6 +196,23 @@ async def _play_status(connection: Connection, step: Step) -> str:
     content_type = "text/plain" if is_text else "application/json"
     await connection.send_whole(int(step["status"]), content_type, data, **step.get("headers", {}))
     return "answered"
+
+
+async def _play_embeddings(connection: Connection, step: Step, request: dict[str, Any]) -> str:
+    if "status" in step:
+        return await _play_status(connection, step)
+    if "malformed" in step:
+        content_type, text = steps.malformed_body(step["malformed"], "scripted")
+        await connection.send_whole(200, content_type, text.encode())
+        return "answered"
+    if step.get("hang") == "accept":
+        await connection.wait_until_left()
+    body = embedding.answer(step, request)
+    await connection.send_head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
+    if "hang" in step:
+        await connection.wait_until_left()
+    await connection.send(body[: len(body) // 2] if "cut" in step else body)
+    return "broken" if "cut" in step else "answered"
 
 
 async def _play_document(connection: Connection, step: Step, request: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ or from a test, where it stops with the block and outlives the program under tes
     with ScriptedOpenAI([text("Hello")]) as server:
         … server.base_url …
 
-The steps are described in ``openai_steps``, whose builders are at hand here.
+The steps are described in ``openai_steps`` and ``openai_embeddings``, whose builders are at hand here.
 """
 
 import json
@@ -19,10 +19,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.servers.openai_embeddings import embeddings, vectors
 from tests.servers.openai_process import DEFAULT_ECHO, Received, main
 from tests.servers.openai_steps import Step, extract, status, text, tool_calls
 
-__all__ = ["Received", "ScriptedOpenAI", "Step", "extract", "status", "text", "tool_calls"]
+__all__ = [
+    "Received",
+    "ScriptedOpenAI",
+    "Step",
+    "embeddings",
+    "extract",
+    "status",
+    "text",
+    "tool_calls",
+    "vectors",
+]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONTROL_TIMEOUT_S = 60
