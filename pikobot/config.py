@@ -41,6 +41,10 @@ class TokenPrices:
 LIST_PRICES = {
     ("api.deepseek.com", "deepseek-v4-flash"): TokenPrices(input=0.14, cached_input=0.028, output=0.28)
 }
+EMBEDDING_PRICES = {
+    ("api.openai.com", "text-embedding-3-small"): 0.02,
+    ("api.openai.com", "text-embedding-3-large"): 0.13,
+}
 FREE = TokenPrices(input=0.0, cached_input=0.0, output=0.0)
 
 
@@ -224,6 +228,12 @@ class EmbeddingConfig(Section):
         description=f"Numbers in one vector, as the model makes them; for e5 {E5_DIMENSION}.",
     )
     path: Line = Field("", description="Directory of the model, when the provider is sentence-transformers.")
+    price_input: Price = Field(
+        None,
+        examples=[0.02],
+        description="Dollars per million tokens. Without it: the list price if pikobot knows it, 0 for a server "
+        "on this machine, else calls are refused.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -239,6 +249,28 @@ class EmbeddingConfig(Section):
         if self.provider == "sentence-transformers" and not self.path:
             raise ValueError("embedding.path must be set when embedding.provider is sentence-transformers")
         return self
+
+    @property
+    def is_local(self) -> bool:
+        """The server is on this machine: no key is needed and no money is spent unless a price is set."""
+        return is_loopback_url(self.base_url)
+
+    def price(self) -> float | None:
+        """Dollars per million tokens; None if not known, and then no call may be made (`price_remedy`)."""
+        if self.provider != "openai":
+            return 0.0
+        if self.price_input is not None:
+            return self.price_input
+        if self.is_local:
+            return 0.0
+        return EMBEDDING_PRICES.get((urlsplit(self.base_url).hostname or "", self.model))
+
+    def price_remedy(self) -> str:
+        """The sentence for a call that the budget refuses because its price is not known."""
+        return (
+            f"the price of {self.model} at {self.base_url} is not known, so the budget cannot be kept: set "
+            "embedding.price_input (dollars per million tokens; 0 if it is free)"
+        )
 
 
 class BudgetConfig(Section):
