@@ -39,6 +39,7 @@ class ChatEndpoint:
     api_key: str | None = field(default=None, repr=False)  # None: a local endpoint that needs none
     key_variable: str = "PIKOBOT_CHAT_API_KEY"
     section: str = "chat"  # of config.toml: chat.base_url, chat.model
+    can_charge: bool = True
 
     @property
     def host(self) -> str:
@@ -52,6 +53,11 @@ class ChatEndpoint:
     def secrets(self) -> tuple[str, ...]:
         """What no message may show."""
         return (self.api_key,) if self.api_key else ()
+
+    @property
+    def unknown_outcome(self) -> str:
+        """What to add to the failure of a call that may have been worked on."""
+        return "; it may have charged, so the request is not repeated" if self.can_charge else ""
 
 
 class OpenAIChatModel:
@@ -177,9 +183,8 @@ class OpenAIChatModel:
 
     def _silent(self) -> ChatCallFailed:
         return ChatCallFailed(
-            f"{self._endpoint.host} sent nothing for {self._silence_timeout_s:g} seconds; it may have "
-            "charged, so the request is not repeated; "
-            f"a slow model needs a higher {self._endpoint.section}.timeout_s",
+            f"{self._endpoint.host} sent nothing for {self._silence_timeout_s:g} seconds"
+            f"{self._endpoint.unknown_outcome}; a slow model needs a higher {self._endpoint.section}.timeout_s",
             code=CallFailure.TIMED_OUT,
         )
 

@@ -90,6 +90,15 @@ class ProviderClient:
                 response = await stack.enter_async_context(create(**request, stream=True))
             yield self._body(response.http_response)
 
+    @asynccontextmanager
+    async def open_embeddings(self, request: dict[str, Any]) -> AsyncIterator[AsyncIterator[bytes]]:
+        """As ``open``, for the parameters of an embeddings request, whose answer is one JSON document."""
+        async with AsyncExitStack() as stack:
+            with self._failures():
+                create = self._client.embeddings.with_streaming_response.create
+                response = await stack.enter_async_context(create(**request))
+            yield self._body(response.http_response)
+
     async def _body(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         with self._failures():
             async for chunk in response.aiter_bytes():
@@ -127,8 +136,8 @@ class ProviderClient:
                 code=CallFailure.REFUSED_REQUEST,
             )
         return ChatCallFailed(
-            f"the connection to {endpoint.host} broke before the answer was complete ({_kind(cause)}); "
-            "it may have been charged, so the request is not repeated",
+            f"the connection to {endpoint.host} broke before the answer was complete ({_kind(cause)})"
+            f"{endpoint.unknown_outcome}",
             code=CallFailure.TRUNCATED,
         )
 
@@ -155,7 +164,7 @@ class ProviderClient:
             CallFailure.PAYMENT_REQUIRED: "wants to be paid; top up the account there",
             CallFailure.NOT_FOUND: f"knows no such model or path; check {endpoint.section}.base_url "
             f"and {endpoint.section}.model",
-            CallFailure.SERVER_ERROR: "failed; it may have charged, so the request is not repeated",
+            CallFailure.SERVER_ERROR: f"failed{endpoint.unknown_outcome}",
         }.get(
             code,
             f"refused the request; check {endpoint.section}.model and the settings of {endpoint.section}",
