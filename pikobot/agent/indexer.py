@@ -122,6 +122,8 @@ class Indexer:
             return True
         await self._db.perform_async(embed.give_back, claimed.lease)
         pause_ms = min(FIRST_PAUSE_MS * PAUSE_FACTOR**self._failures, LONGEST_PAUSE_MS)
+        if failure.retry_after_s is not None:
+            pause_ms = max(pause_ms, int(failure.retry_after_s * 1000))
         self._failures = min(self._failures + 1, 10)
         return self._rest(f"embedding failed ({failure.code}): {failure}", pause_ms)
 

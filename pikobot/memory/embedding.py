@@ -7,23 +7,17 @@ price that budgets are held against.
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from pikobot.errors import ProviderError
+from pikobot.adapters.embedding.vocabulary import Embedded, Embedder, EmbeddingFailed
 from pikobot.store.vectors.profiles import Profile
 
 if TYPE_CHECKING:  # numpy is loaded by what computes, not by what passes vectors on
     import numpy.typing as npt
 
+__all__ = ["Embedded", "Embedder", "EmbeddingFailed", "EmbeddingLimits", "Engine", "QueryVector"]
+
 TEXT_OVERHEAD_BYTES = 16
-
-
-@dataclass(frozen=True, eq=False)
-class Embedded:
-    """One vector a text, in order; ``input_tokens`` when the provider has counted them."""
-
-    vectors: "Sequence[npt.ArrayLike]"
-    input_tokens: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,26 +26,6 @@ class QueryVector:
 
     profile: Profile
     values: "npt.ArrayLike"
-
-
-class EmbeddingFailed(ProviderError):
-    """No vectors came. ``may_have_charged``: the outcome is unknown. ``is_about_text``: another text may do."""
-
-    def __init__(
-        self, message: str, *, code: str, may_have_charged: bool = False, is_about_text: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.code = code
-        self.may_have_charged = may_have_charged
-        self.is_about_text = is_about_text
-
-
-class Embedder(Protocol):
-    """Turns texts into vectors of one profile. Both raise `EmbeddingFailed`."""
-
-    async def embed_passages(self, texts: Sequence[str]) -> Embedded: ...
-
-    async def embed_queries(self, texts: Sequence[str]) -> Embedded: ...
 
 
 async def _nothing_to_close() -> None:

@@ -4,8 +4,10 @@ Nothing is contacted and nothing heavy is loaded here.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from decimal import Decimal
 
+from pikobot.adapters.embedding.making import make_embedder
 from pikobot.clock import Clock
 from pikobot.config import Config
 from pikobot.credentials import Credentials
@@ -58,4 +60,17 @@ def embedding_of(config: Config, credentials: Credentials, clock: Clock) -> Embe
 
 def make_engine(config: Config, credentials: Credentials, clock: Clock) -> Engine | str:
     """The engine of the settings, or the reason why there is none."""
-    return f"{config.embedding.provider} embeddings are not built in: text search only"
+    settings, key = config.embedding, credentials.embedding_api_key
+    made = make_embedder(settings, None if key is None else key.reveal(), clock)
+    if isinstance(made, str):
+        return f"text search only: {made}"
+    price = settings.price()
+    return Engine(
+        profile=Profile(**asdict(made.profile)),
+        embedder=made,
+        is_local=settings.provider != "openai",
+        price=None if price is None else Decimal(str(price)),
+        price_remedy=settings.price_remedy(),
+        batch=made.batch,
+        close=made.aclose,
+    )

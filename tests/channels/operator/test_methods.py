@@ -22,6 +22,7 @@ from pikobot.store.threads import ensure_thread
 from tests.memory.remembering import NOW_MS, StillClock, say
 
 GROUP = Scope("shared", "main", "bot", "-5", "0")
+NO_EMBEDDING_KEY = "text search only: no key for text-embedding-3-small; set PIKOBOT_EMBEDDING_API_KEY"
 OFF = '[chat]\nprovider = "none"\n[embedding]\nprovider = "disabled"\n'
 
 
@@ -123,7 +124,7 @@ def test_a_key_turns_the_model_on_and_a_missing_one_is_named(context: OperatorCo
     off = create_context(context.db, at, config, Credentials(), is_served=True)
     status = ask(on, "status")
     assert (status["mode"], status["model"], status["served"]) == ("model", "deepseek-v4-flash", True)
-    assert status["degraded"] == ["openai embeddings are not built in: text search only"]
+    assert status["degraded"] == [NO_EMBEDDING_KEY]
     assert "PIKOBOT_CHAT_API_KEY" in str(ask(off, "status")["degraded"])
 
 
@@ -132,7 +133,7 @@ def test_a_search_without_embeddings_says_so_unless_they_are_turned_off(context:
     wanted = create_context(context.db, at, parse_config("", "config.toml"), Credentials(), is_served=False)
     assert ask(context, "memory.search", query="Porto")["degraded"] is None
     degraded = ask(wanted, "memory.search", query="Porto")["degraded"]
-    assert degraded == "openai embeddings are not built in: text search only"
+    assert degraded == NO_EMBEDDING_KEY
 
 
 def test_threads_are_listed_newest_first_and_paged(context: OperatorContext) -> None:
