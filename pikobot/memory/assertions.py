@@ -1,8 +1,9 @@
 """Explicit assertions: what the owner asks to remember, and corrections of what is remembered.
 
-Each rests on the owner's own words: a quote of the message that is being answered (`RequestQuote`, from the
-execution, never from a model's arguments), or the text itself, kept as a source of its own (`Statement`). An
-assertion stands beside what was inferred and outranks it; only a correction makes another fact history.
+An assertion is the owner's own words: a part of the message that is being answered (`CurrentMessage`, from the
+execution, never from a model's arguments), or a text of its own, kept as a source (`Statement`). It outranks what
+was inferred, so a model may choose which words are kept, never how they are put. An assertion stands beside what
+it contradicts; only a correction makes another fact history.
 """
 
 import re
@@ -15,7 +16,9 @@ from pikobot.memory.facts import MAX_ENTITIES, MAX_FACT_CHARS, MAX_NAME_CHARS, M
 from pikobot.memory.params import Name, Params, Tag, is_tag
 from pikobot.store import leases
 from pikobot.store.connection import Connection, Database
+from pikobot.store.entities import fold_name
 from pikobot.store.facts import (
+    ASSISTANT,
     OWNER,
     Fact,
     FactId,
@@ -40,7 +43,10 @@ ATTRIBUTE = re.compile("[a-z][a-z0-9_]{0,63}")
 
 @dataclass(frozen=True, kw_only=True)
 class Assertion:
-    """What is stated. A correction takes what is None here from the fact that it corrects, but for value and names."""
+    """What is stated, in the owner's words.
+
+    A correction takes what is None here from the fact that it corrects, but for value and names.
+    """
 
     text: str
     subject: str | None = None
@@ -76,12 +82,11 @@ class RememberParams(Params):
 
 
 @dataclass(frozen=True)
-class RequestQuote:
-    """Words of the message that a run answers. Without a lease nothing guards the run (see `remember`)."""
+class CurrentMessage:
+    """The message that a run answers; the assertion quotes it. Without a lease nothing guards the run."""
 
     lease: Lease | None
     source_id: SourceId
-    quote: str
 
 
 @dataclass(frozen=True)
@@ -100,18 +105,18 @@ class Asserted:
     is_repeated: bool
 
 
-def remember(db: Database, assertion: Assertion, said: RequestQuote | Statement) -> Asserted | None:
+def remember(db: Database, assertion: Assertion, said: CurrentMessage | Statement) -> Asserted | None:
     """Store an explicit fact; as an operation on the writer thread. None when the run's lease is lost.
 
-    Raises `InvalidParams` for what can't be stored and for a quote that is not in the message byte for byte,
-    `NotFound` when the message is gone.
+    Raises `InvalidParams` for what can't be stored, for a text that is not in the message byte for byte, and for
+    names and a value that are not in that text; `NotFound` when the message is gone.
     """
-    _check(assertion)
+    _check(assertion, "quote" if isinstance(said, CurrentMessage) else "text")
     with db.write("remember") as tx:
-        if isinstance(said, RequestQuote):
+        if isinstance(said, CurrentMessage):
             if said.lease is not None and not leases.holds(tx, said.lease):
                 return None
-            scope_id, quote = _quoted_request(tx, said, db.clock.now_ms())
+            scope_id, quote = _quoted(tx, said, assertion, db.clock.now_ms())
         else:
             scope_id = ensure_scope(tx, said.scope)
             quote = _kept_statement(tx, assertion.text, scope_id, db.clock)
@@ -119,20 +124,20 @@ def remember(db: Database, assertion: Assertion, said: RequestQuote | Statement)
 
 
 def correct(
-    db: Database, public_id: str, assertion: Assertion, said: RequestQuote | None = None
+    db: Database, public_id: str, assertion: Assertion, said: CurrentMessage | None = None
 ) -> Asserted | None:
     """Store an explicit fact that replaces another one, and every other that says the same as that.
 
-    Like `remember`; without a quote the text itself is said to the operator in the scope of the fact. Raises
+    Like `remember`; without a message the text is said to the operator in the scope of the fact. Raises
     `NotFound` when there is no such fact in the scope, `InvalidParams` when it is history.
     """
-    _check(assertion)
+    _check(assertion, "text" if said is None else "quote")
     with db.write("correct a fact") as tx:
         if said is not None and said.lease is not None and not leases.holds(tx, said.lease):
             return None
         old = find_fact(tx, public_id, now_ms=db.clock.now_ms())
         if said is not None:
-            scope_id, quote = _quoted_request(tx, said, db.clock.now_ms())
+            scope_id, quote = _quoted(tx, said, assertion, db.clock.now_ms())
             old = old if old is not None and old.scope_id == scope_id else None
         if old is None:
             raise NotFound(f"there is no fact {public_id:.80}; look for it with memory.search")
@@ -159,15 +164,29 @@ def _store(tx: Connection, new: NewFact, old: Fact | None, clock: Clock) -> Asse
     return Asserted(loaded[kept.fact_id], public_ids, kept.is_repeated)
 
 
-def _quoted_request(tx: Connection, said: RequestQuote, now_ms: int) -> tuple[ScopeId, Quote]:
+def _quoted(tx: Connection, said: CurrentMessage, assertion: Assertion, now_ms: int) -> tuple[ScopeId, Quote]:
     source = load_sources(tx, [said.source_id], now_ms=now_ms).get(said.source_id)
     if source is None or source.role != "user" or source.kind != "message":
         raise NotFound("the message that asked for it is gone")
-    at = source.text.find(said.quote)
-    if at < 0 or not said.quote.strip():
+    at = source.text.find(assertion.text)
+    if at < 0:
         raise InvalidParams("quote: it is not in the owner's current message; copy it from there exactly")
+    _check_names(assertion)
     first_byte = len(source.text[:at].encode())
-    return source.scope_id, Quote(source.id, first_byte, first_byte + len(said.quote.encode()))
+    return source.scope_id, Quote(source.id, first_byte, first_byte + len(assertion.text.encode()))
+
+
+def _check_names(assertion: Assertion) -> None:
+    """Raises `InvalidParams` for a name or a value that the owner has not said in these words."""
+    subject = None if assertion.subject in (OWNER, ASSISTANT) else assertion.subject
+    said = fold_name(assertion.text)
+    for key, name in (
+        ("subject", subject),
+        ("value", assertion.value),
+        *(("entities", entity) for entity in assertion.entities or ()),
+    ):
+        if name is not None and fold_name(name) not in said:
+            raise InvalidParams(f"{key}: it is not in the quote; copy it from there, or leave it out")
 
 
 def _kept_statement(tx: Connection, text: str, scope_id: ScopeId, clock: Clock) -> Quote:
@@ -216,10 +235,10 @@ def _inherited(assertion: Assertion, old: Fact) -> Assertion:
     )
 
 
-def _check(assertion: Assertion) -> None:
-    """Raises `InvalidParams` that names the first thing that can't be stored."""
-    if not clean_text("text", assertion.text, max_chars=MAX_FACT_CHARS).strip():
-        raise InvalidParams("text: is empty; say what to remember")
+def _check(assertion: Assertion, text_name: str) -> None:
+    """Raises `InvalidParams` that names the first thing that can't be stored; the text goes by the given name."""
+    if not clean_text(text_name, assertion.text, max_chars=MAX_FACT_CHARS).strip():
+        raise InvalidParams(f"{text_name}: is empty; say what to remember")
     for name, value in (
         ("subject", assertion.subject),
         ("value", assertion.value),

@@ -22,8 +22,8 @@ from tests.memory.conversing import read
 from tests.memory.learning import fact, learn
 from tests.memory.remembering import MINUTE_MS, NOW_MS, StillClock, opened, say
 
-EN = {"text": "The owner is vegetarian", "quote": "remember that I’m vegetarian", "kind": "preference"}
-ZH = {"text": "主人住在波尔图", "quote": "请记住我住在波尔图", "attribute": "home_city", "value": "波尔图"}
+EN = {"quote": "remember that I’m vegetarian", "kind": "preference"}
+ZH = {"quote": "请记住我住在波尔图", "attribute": "home_city", "value": "波尔图"}
 EN_REQUEST, ZH_REQUEST = "Please remember that I’m vegetarian 🥕, ok?", "你好！请记住我住在波尔图。"
 
 
@@ -74,8 +74,7 @@ def test_what_the_owner_asks_to_remember_is_stored_with_the_owners_words(
         assert stored == {
             "id": kept.fact.public_id,
             "status": "current",
-            "text": arguments["text"],
-            "quote": arguments["quote"],
+            "text": arguments["quote"],
             "replaced": [],
             "wasKnown": False,
         }
@@ -88,7 +87,7 @@ def test_what_the_owner_asks_to_remember_is_stored_with_the_owners_words(
 
 @pytest.mark.parametrize(
     "quote",
-    ["remember that I'm vegetarian", "Remember that I’m vegetarian", "I am vegetarian", "\n", "🥕 and more"],
+    ["remember that I'm vegetarian", "Remember that I’m vegetarian", "I am vegetarian", "🥕 and more"],
 )
 @pytest.mark.parametrize("name", ["memory_assert", "memory_correct"])
 def test_a_quote_that_is_not_in_the_current_message_stores_nothing(
@@ -149,7 +148,7 @@ def test_a_correction_replaces_the_fact_and_keeps_it_as_history(tmp_path: Path) 
             tags=("home",),
         )
         claimed, scope = asked(db, "不对，我住在波尔图。")
-        arguments = {"id": old, "text": "主人住在波尔图", "quote": "我住在波尔图", "value": "波尔图"}
+        arguments = {"id": old, "quote": "我住在波尔图", "value": "波尔图"}
         corrected, is_error = use(scope, "memory_correct", arguments)
         assert (is_error, corrected["replaced"], corrected["status"]) == (False, [old], "current")
         kept = fact(db, corrected["id"])
@@ -166,7 +165,7 @@ def test_a_call_made_again_after_a_crash_stores_nothing_twice(tmp_path: Path) ->
         old = learn(db, "lives in Lisbon", *say(db, "I live in Lisbon", thread="t0"))
         text = "No, I live in Porto. And remember that I’m vegetarian"
         _, scope = asked(db, text)
-        correction = {"id": old, "text": "The owner lives in Porto", "quote": "No, I live in Porto"}
+        correction = {"id": old, "quote": "No, I live in Porto"}
         first = [use(scope, "memory_assert", EN), use(scope, "memory_correct", correction)]
         before = facts(db)
         db.perform(runs.recover)
@@ -178,7 +177,7 @@ def test_a_call_made_again_after_a_crash_stores_nothing_twice(tmp_path: Path) ->
         assert [is_error for _, is_error in second] == [False, False]
         assert [found for found, _ in second] == [{**found, "wasKnown": True} for found, _ in first]
         assert facts(db) == before
-        other = {**correction, "text": "The owner lives in Braga"}
+        other = {**correction, "quote": "I live in Porto"}
         assert "is history already" in error(scope_of(db, again), "memory_correct", other)
 
 
@@ -203,13 +202,13 @@ def test_what_was_stored_stays_when_the_answer_fails(tmp_path: Path) -> None:
 
     with opened(tmp_path) as db:
         assert asyncio.run(scene(db)).state is State.UNKNOWN
-        assert facts(db) == [(EN["text"], "explicit", None)]
+        assert facts(db) == [(EN["quote"], "explicit", None)]
         assert rows(db, "SELECT count(*) FROM run_facts") == [(0,)]
 
 
 def test_the_model_corrects_in_the_middle_of_an_answer(tmp_path: Path) -> None:
     async def scene(db: Database, old: str) -> PlayedModel:
-        correction = {"id": old, "text": "The owner lives in Porto", "quote": "I live in Porto"}
+        correction = {"id": old, "quote": "I live in Porto"}
         model = PlayedModel(
             [
                 says("", call("memory_search", '{"query": "Lisbon"}')),
@@ -227,7 +226,7 @@ def test_the_model_corrects_in_the_middle_of_an_answer(tmp_path: Path) -> None:
         assert isinstance(model.requests[2][-1], Message)
         assert facts(db) == [
             ("lives in Lisbon", "inferred", 2),
-            ("The owner lives in Porto", "explicit", None),
+            ("I live in Porto", "explicit", None),
         ]
         assert rows(db, "SELECT fact_id, is_given FROM run_facts ORDER BY 1") == [(1, 0), (2, 0)]
 
@@ -303,7 +302,9 @@ def test_a_fact_with_very_much_evidence_is_shortened_until_it_fits(tmp_path: Pat
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"text": " "}, "text: is empty"),
+        ({"quote": " "}, "quote: is empty"),
+        ({"text": "The owner eats meat"}, "text: Extra inputs are not permitted"),
+        ({"value": "meat"}, "value: it is not in the quote"),
         ({"attribute": "Home City"}, "attribute: expected a snake_case key"),
         ({"tags": ["Not A Tag"]}, "tags.0: "),
         ({"tags": [f"t{number}" for number in range(9)]}, "tags: "),
@@ -327,7 +328,6 @@ def test_the_owner_can_have_something_about_others_remembered(tmp_path: Path) ->
     with opened(tmp_path) as db:
         _, scope = asked(db, "记住：安娜对花生过敏")
         arguments = {
-            "text": "安娜对花生过敏",
             "quote": "安娜对花生过敏",
             "subject": "安娜",
             "entities": ["花生"],

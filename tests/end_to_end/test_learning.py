@@ -108,7 +108,6 @@ def test_a_correction_is_kept_explained_and_forgotten_for_good(
     [(fact_id,)] = rows(instance, "SELECT public_id FROM facts")
     correction = {
         "id": fact_id,
-        "text": "The cat is called Momo",
         "quote": "she is called Momo",
         "value": "Momo",
     }
@@ -124,7 +123,7 @@ def test_a_correction_is_kept_explained_and_forgotten_for_good(
     lines = ask(instance, "/why", thread="later").out.splitlines()
     assert lines[2:7] == [
         "Looked up in memory:",
-        "• The cat is called Momo [you asked to remember it]",
+        "• she is called Momo [you asked to remember it]",
         f"    {today(instance)}, you: “she is called Momo”  (/forget {new_id})",
         f"    it replaced: {CAT['en']['fact']} — {today(instance)}, you: “{CAT['en']['quote']}”  "
         f"(/forget {old_id})",

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from pikobot.errors import InvalidParams, NotFound
-from pikobot.memory.assertions import Asserted, Assertion, RequestQuote, Statement, correct, remember
+from pikobot.memory.assertions import Asserted, Assertion, CurrentMessage, Statement, correct, remember
 from pikobot.store import leases
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
@@ -16,14 +16,14 @@ GROUP = Scope("shared", "main", "bot", "-5", "0")
 OWN = Statement(owner_scope())
 
 
-def stated(db: Database, text: str, said: RequestQuote | Statement = OWN, **fields: Any) -> Asserted:
+def stated(db: Database, text: str, said: CurrentMessage | Statement = OWN, **fields: Any) -> Asserted:
     asserted = db.perform(remember, Assertion(text=text, **fields), said)
     assert asserted is not None
     return asserted
 
 
 def corrected(
-    db: Database, public_id: str, text: str, said: RequestQuote | None = None, **fields: Any
+    db: Database, public_id: str, text: str, said: CurrentMessage | None = None, **fields: Any
 ) -> Asserted:
     asserted = db.perform(correct, public_id, Assertion(text=text, **fields), said)
     assert asserted is not None
@@ -49,28 +49,68 @@ def test_a_statement_is_its_own_source(db: Database) -> None:
 
 def test_a_request_is_quoted_byte_for_byte(db: Database) -> None:
     asked = exchange(db, "你好，please remember: I’m vegetarian", is_leased=True)
-    quote = RequestQuote(asked.lease, asked.request, "I’m vegetarian")
-    kept = stated(db, "The owner is vegetarian", quote, kind="preference").fact
-    assert kept.evidence[0].quote == "I’m vegetarian"
+    message = CurrentMessage(asked.lease, asked.request)
+    kept = stated(db, "I’m vegetarian", message, kind="preference").fact
+    assert (kept.text, kept.evidence[0].quote) == ("I’m vegetarian", "I’m vegetarian")
     assert kept.evidence[0].source.id == asked.request
-    again = stated(db, "The owner is vegetarian", quote, kind="preference")
+    again = stated(db, "I’m vegetarian", message, kind="preference")
     assert (again.fact.id, again.is_repeated) == (kept.id, True)
 
 
 @pytest.mark.parametrize(
-    "quote", ["I'm vegetarian", "i’m vegetarian", "I’m  vegetarian", "", " ", "I’m vegan"]
+    "text",
+    ["I'm vegetarian", "i’m vegetarian", "I’m  vegetarian", "I’m vegan", "is vegetarian", "主人吃素"],
 )
-def test_another_quote_is_refused(db: Database, quote: str) -> None:
-    asked = exchange(db, "remember: I’m vegetarian", is_leased=True)
+def test_words_that_are_not_in_the_message_are_refused(db: Database, text: str) -> None:
+    asked = exchange(db, "remember: I’m vegetarian. 请记住我吃素", is_leased=True)
+    old = learn(db, "eats meat", *say(db, "I eat meat"))
+    message = CurrentMessage(asked.lease, asked.request)
     with pytest.raises(InvalidParams, match=r"^quote: it is not in the owner's current message"):
-        stated(db, "is vegetarian", RequestQuote(asked.lease, asked.request, quote))
+        stated(db, text, message)
+    with pytest.raises(InvalidParams, match=r"^quote: it is not in the owner's current message"):
+        corrected(db, old, text, message)
+    assert fact(db, old).fact.status == "stored"
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "key"),
+    [
+        ("I’m vegetarian", {"attribute": "home_city", "value": "Moscow"}, "value"),
+        ("I’m vegetarian", {"subject": "Ana"}, "subject"),
+        ("I’m vegetarian", {"entities": ("vegetarian", "Ana")}, "entities"),
+        ("我住在波尔图", {"attribute": "home_city", "value": "里斯本"}, "value"),
+        ("我住在波尔图", {"subject": "安娜"}, "subject"),
+    ],
+)
+def test_names_and_values_have_to_be_in_the_quoted_words(
+    db: Database, text: str, fields: dict[str, Any], key: str
+) -> None:
+    said = "Ana 安娜 lives in Moscow. I’m vegetarian. 我住在波尔图，不在里斯本"
+    asked = exchange(db, said, is_leased=True)
+    old = learn(db, "eats meat", *say(db, "I eat meat"))
+    message = CurrentMessage(asked.lease, asked.request)
+    with pytest.raises(InvalidParams, match=f"^{key}: it is not in the quote"):
+        stated(db, text, message, **fields)
+    with pytest.raises(InvalidParams, match=f"^{key}: it is not in the quote"):
+        corrected(db, old, text, message, **fields)
+    assert fact(db, old).fact.status == "stored"
+    assert stated(db, said, message, **fields).fact.text == said
+
+
+def test_names_and_values_are_compared_without_case_and_width(db: Database) -> None:
+    asked = exchange(db, "remember: ana lives in Ｐorto", is_leased=True)
+    message = CurrentMessage(asked.lease, asked.request)
+    fields = {"subject": "Ana", "attribute": "home_city", "value": "Porto"}
+    assert stated(db, "ana lives in Ｐorto", message, **fields).fact.value == "Porto"
+    named = stated(db, "remember: ana", message, subject="assistant").fact
+    assert named.subject == "assistant"
 
 
 def test_an_answer_is_no_request(db: Database) -> None:
     asked = exchange(db, "what am I?", "a vegetarian")
     assert asked.answer is not None
     with pytest.raises(NotFound, match="the message that asked for it is gone"):
-        stated(db, "is vegetarian", RequestQuote(None, asked.answer, "vegetarian"))
+        stated(db, "vegetarian", CurrentMessage(None, asked.answer))
 
 
 def test_a_lost_run_stores_nothing(db: Database) -> None:
@@ -78,9 +118,9 @@ def test_a_lost_run_stores_nothing(db: Database) -> None:
     assert asked.lease is not None
     old = learn(db, "likes water", *say(db, "I like water"))
     write(db, leases.finish, asked.lease, State.CANCELLED, now_ms=NOW_MS)
-    quote = RequestQuote(asked.lease, asked.request, "I swim")
-    assert db.perform(remember, Assertion(text="swims"), quote) is None
-    assert db.perform(correct, old, Assertion(text="swims"), quote) is None
+    message = CurrentMessage(asked.lease, asked.request)
+    assert db.perform(remember, Assertion(text="I swim"), message) is None
+    assert db.perform(correct, old, Assertion(text="I swim"), message) is None
     with db.read() as conn:
         assert conn.execute("SELECT count(*) FROM facts").fetchall() == [(1,)]
 
@@ -129,8 +169,8 @@ def test_a_correction_replaces_every_fact_that_says_the_same_and_keeps_the_linea
     first = learn(db, "lives in Lisbon", *say(db, "I live in Lisbon"), tags=("home",), **home)
     second = learn(db, "住在里斯本", *say(db, "我住在里斯本"), **home)
     asked = exchange(db, "No, I moved to Porto", is_leased=True)
-    quote = RequestQuote(asked.lease, asked.request, "I moved to Porto")
-    done = corrected(db, first, "The owner lives in Porto", quote, value="Porto")
+    message = CurrentMessage(asked.lease, asked.request)
+    done = corrected(db, first, "I moved to Porto", message, value="Porto")
     assert done.replaced == (first, second)
     assert (done.fact.attribute, done.fact.value, done.fact.tags, done.fact.status) == (
         "home_city",
@@ -150,13 +190,10 @@ def test_a_correction_replaces_every_fact_that_says_the_same_and_keeps_the_linea
 
 def test_a_correction_back_and_forth_never_makes_a_circle(db: Database) -> None:
     asked = exchange(db, "Porto, no Lisbon, no Porto", is_leased=True)
-
-    def quote(text: str) -> RequestQuote:
-        return RequestQuote(asked.lease, asked.request, text)
-
-    porto = stated(db, "lives in Porto", quote("Porto"), attribute="home_city", value="Porto").fact
-    lisbon = corrected(db, porto.public_id, "lives in Lisbon", quote("Lisbon"), value="Lisbon").fact
-    again = corrected(db, lisbon.public_id, "lives in Porto", quote("Porto"), value="Porto").fact
+    message = CurrentMessage(asked.lease, asked.request)
+    porto = stated(db, "Porto", message, attribute="home_city", value="Porto").fact
+    lisbon = corrected(db, porto.public_id, "Lisbon", message, value="Lisbon").fact
+    again = corrected(db, lisbon.public_id, "Porto", message, value="Porto").fact
     assert again.id != porto.id
     read = fact(db, again.public_id)
     assert (read.fact.status, read.conflicts) == ("current", ())
@@ -167,7 +204,7 @@ def test_a_fact_of_another_scope_is_not_corrected_from_a_chat(db: Database) -> N
     other = stated(db, "Ana swims", Statement(GROUP), subject="Ana").fact.public_id
     asked = exchange(db, "Ana sings", is_leased=True)
     with pytest.raises(NotFound, match="there is no fact"):
-        corrected(db, other, "Ana sings", RequestQuote(asked.lease, asked.request, "Ana sings"))
+        corrected(db, other, "Ana sings", CurrentMessage(asked.lease, asked.request))
     assert corrected(db, other, "Ana sings").fact.subject == "Ana"
 
 

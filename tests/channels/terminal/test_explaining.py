@@ -5,7 +5,7 @@ import pytest
 
 from pikobot.channels.terminal.explaining import why_lines
 from pikobot.channels.terminal.wording import EN, ZH
-from pikobot.memory.assertions import Assertion, RequestQuote, correct
+from pikobot.memory.assertions import Assertion, CurrentMessage, correct
 from pikobot.memory.why import Explanation, explain_last_answer
 from pikobot.store.connection import Database
 from pikobot.store.facts import cite_facts
@@ -39,8 +39,8 @@ def story(db: Database) -> None:
     done = db.perform(
         correct,
         old,
-        Assertion(text="主人住在波尔图", value="波尔图"),
-        RequestQuote(asked.lease, asked.request, "我住在波尔图"),
+        Assertion(text="我住在波尔图", value="波尔图"),
+        CurrentMessage(asked.lease, asked.request),
     )
     assert done is not None
     [question] = say(
@@ -75,7 +75,7 @@ def test_every_memory_stands_with_quote_day_speaker_and_how_to_forget_it(db: Dat
 The last answer, of 2024-03-01 13:33, had this before it, beside the conversation itself:
 
 Looked up in memory:
-• 主人住在波尔图 [you asked to remember it]
+• 我住在波尔图 [you asked to remember it]
     2024-03-01, you: “我住在波尔图”  (/forget src_correction)
     it replaced: The owner lives in Lisbon — 2022-04-01, you: “I live in Lisbon”  (/forget src_lisbon)
 • The owner has liked Porto since May [drawn from what was said]
@@ -100,7 +100,7 @@ def test_it_is_said_in_chinese_as_well(db: Database) -> None:
 上一个回答（2024-03-01 13:33）除对话本身外，还依据了：
 
 查到的记忆：
-• 主人住在波尔图 ［你要求记住的］
+• 我住在波尔图 ［你要求记住的］
     2024-03-01，你：“我住在波尔图”（/忘记 src_correction）
     取代了：The owner lives in Lisbon — 2022-04-01，你：“I live in Lisbon”（/忘记 src_lisbon）
 • The owner has liked Porto since May ［从说过的话中得出］
