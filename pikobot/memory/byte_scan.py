@@ -10,10 +10,10 @@ fragment survives; other files are looked through as they are. That happens in f
 punctuation as space), with JSON escapes resolved as well; UTF-16LE is looked for in the original spelling, up to
 16 fragments of it. Of binary attachments samples are looked for.
 
-Limits, all told in the report: one or two characters can't be looked for; up to 256 fragments are found
-anywhere, more only as whole words between word borders; of very long contents a part is looked for. Terms in
-the text index are prefix-compressed: a term that was cut there is not recognised. The settings files and the
-skills are the owner's own: single words in them are no find. Links are not followed, sockets are left out.
+Limits, all told in the report: one or two characters and three letters can't be looked for; up to 256 fragments
+are found anywhere, more only as whole words between word borders; of very long contents a part is looked for.
+Terms in the text index are prefix-compressed: a term that was cut there is not recognised. The settings files and
+the skills are the owner's own: single words in them are no find. Links are not followed, sockets are left out.
 
 Memory is bounded by one chunk, the fragments and the longest surviving value. The time is that of reading all
 files, and of looking through attachments and other files.
@@ -48,6 +48,7 @@ SAMPLE_BYTES = 32
 SAMPLE_STEP = 4096
 MIN_PART_BYTES = 6
 MIN_CHARS = 3
+MIN_WHOLE_BYTES = 4  # three bytes in either case stand in random ids and hashes by chance
 MAX_ANYWHERE = 256
 MAX_WIDE = 16
 OWNERS_FILES = frozenset({"config.toml", "credentials.toml", "skills"})
@@ -174,7 +175,8 @@ def needles_of(conn: Connection, erased: Erased) -> Needles:
         found = _telling_parts(folded, tells)
         if not found:
             whole = folded.strip()[:MAX_FRAGMENT_CHARS]
-            found = {whole} if len(whole) >= MIN_CHARS else set()
+            is_long = len(whole) >= MIN_CHARS and len(whole.encode()) >= MIN_WHOLE_BYTES
+            found = {whole} if is_long else set()
             too_short += not found
         parts |= found
         spelled.update(_spellings(text, folded, found))

@@ -116,10 +116,10 @@ def test_single_words_in_the_owners_own_files_are_no_find(db: Database, engine: 
     assert finds(db, ENGLISH) == ["config.toml"]
 
 
-def test_texts_of_two_characters_are_counted_and_not_looked_for(db: Database) -> None:
-    (db.path.parent / "some.log").write_text("ok 好的 yes", encoding="utf-8")
-    report = look(db, "ok", "好的", "!", "yes")
-    assert (report.too_short, report.finds) == (3, (Find("some.log", 1),))
+def test_texts_that_stand_anywhere_by_chance_are_counted_and_not_looked_for(db: Database) -> None:
+    (db.path.parent / "some.log").write_text("ok 好的 yes 好的呀", encoding="utf-8")
+    report = look(db, "ok", "好的", "!", "yes", "好的呀")
+    assert (report.too_short, report.finds) == (4, (Find("some.log", 1),))
 
 
 def test_a_short_text_is_looked_for_as_a_whole(db: Database, engine: str) -> None:
