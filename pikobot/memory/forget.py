@@ -16,7 +16,7 @@ them by then; a thread goes with what was added, a text search takes nothing tha
 import hmac
 import json
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -128,7 +128,9 @@ class _Resolved:
 
 
 @dataclass(frozen=True)
-class _Committed:
+class Committed:
+    """What an erasing commit has removed, what has to be looked for, and the end of the ledger by then."""
+
     removed: Removed
     erased: Erased
     position: int
@@ -183,10 +185,16 @@ def forget(
     if not isinstance(what, ForgetPreview):
         target = ForgetTarget(sources=tuple(what))
         what = preview(db, target, scope_ids)
+    receipt = erase(db, ledger_path, lambda: db.perform(_erase, what))
+    return _nothing_left(what) if receipt is None else receipt
+
+
+def erase(db: Database, ledger_path: Path, commit: Callable[[], Committed | None]) -> Receipt | None:
+    """Carry an erasing commit through to its receipt, one at a time; None when ``commit`` has erased nothing."""
     with _ONE_AT_A_TIME:
-        done = db.perform(_erase, what)
+        done = commit()
         if done is None:
-            return _nothing_left(what)
+            return None
         is_truncated = db.perform(_truncate_wal)
         db.perform(ledger.append_missing, ledger_path)
         is_rewritten, report = _prove(db, ledger_path.parent, done.erased, is_truncated)
@@ -199,6 +207,17 @@ def forget(
             ledger_position=done.position,
             scan=report,
         )
+
+
+def remove_closure(
+    tx: Connection, closed: Sequence[SourceId], *, thread_ids: Sequence[ThreadId] = (), now_ms: int
+) -> Committed:
+    """Remove a closure with tombstones and the mark of what is unfinished. Caller holds write, inside of `erase`."""
+    erased = collect(closure.contents_of(tx, closed, thread_ids=thread_ids))
+    removed = closure.remove(tx, closed, thread_ids=thread_ids, now_ms=now_ms)
+    erasures.append(tx, removed.tombstones, at_ms=now_ms)
+    erasures.mark_unfinished(tx)
+    return Committed(removed, erased, erasures.read_tip(tx).position)
 
 
 def finish_interrupted(db: Database, ledger_path: Path) -> Finished:
@@ -256,7 +275,7 @@ def _find_thread(conn: Connection, public_id: str, scopes: Scopes) -> Thread | N
     raise NotFound(f"thread {_shown(public_id)} does not exist; `pikobot rpc threads.list` lists threads")
 
 
-def _erase(db: Database, what: ForgetPreview) -> _Committed | None:
+def _erase(db: Database, what: ForgetPreview) -> Committed | None:
     """The one commit; None when nothing of the preview is left."""
     now_ms = db.clock.now_ms()
     with db.write("forget") as tx:
@@ -268,11 +287,7 @@ def _erase(db: Database, what: ForgetPreview) -> _Committed | None:
         closed = closure.closure_of(tx, asked)
         if not closed and not threads:
             return None
-        erased = collect(closure.contents_of(tx, closed, thread_ids=threads))
-        removed = closure.remove(tx, closed, thread_ids=threads, now_ms=now_ms)
-        erasures.append(tx, removed.tombstones, at_ms=now_ms)
-        erasures.mark_unfinished(tx)
-        return _Committed(removed, erased, erasures.read_tip(tx).position)
+        return remove_closure(tx, closed, thread_ids=threads, now_ms=now_ms)
 
 
 def _nothing_left(what: ForgetPreview) -> AlreadyErased:
