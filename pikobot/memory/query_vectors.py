@@ -41,15 +41,15 @@ class Asked:
 class QueryEmbedder:
     """Embeds the questions of one instance, for the set that serves.
 
-    ``engines`` gives the engine of a profile, None where it can't be had: after a change of the settings the old
-    vectors serve on while the new ones are made. ``unavailable`` is the reason why there is no engine at all;
-    when none is wanted, doing without is no degradation.
+    ``engines`` gives the engine of a profile, or why it can't be had: after a change of the settings the old vectors
+    serve on while the new ones are made. ``unavailable`` is the reason why there is no engine at all; when none is
+    wanted, doing without is no degradation.
     """
 
     def __init__(
         self,
         db: Database,
-        engines: Callable[[Profile], Engine | None],
+        engines: Callable[[Profile], Engine | str],
         limits: EmbeddingLimits,
         *,
         is_wanted: bool = True,
@@ -64,10 +64,14 @@ class QueryEmbedder:
         self._rests_until_ms = 0
         self._failure: str | None = None
 
-    @property
-    def problem(self) -> str | None:
-        """Why questions are not embedded now."""
-        return self._unavailable or (self._failure if self._is_resting else None)
+    def problem(self, serving: Profile | None) -> str | None:
+        """Why questions are not embedded now for the set that serves. From any thread."""
+        if self._unavailable is not None or not self._is_wanted:
+            return self._unavailable
+        engine = None if serving is None else self._engines(serving)
+        if serving is not None and isinstance(engine, str):
+            return _not_asked(serving, engine)
+        return self._failure if self._is_resting else None
 
     async def ask(self, text: str, *, is_ephemeral: bool = False, workspace: str = MAIN_WORKSPACE) -> Asked:
         """Embed a question; the reason instead of a vector when that fails, never an error."""
@@ -83,11 +87,8 @@ class QueryEmbedder:
         if self._is_resting:
             return Asked(degraded=self._failure)
         engine = self._engines(profile)
-        if engine is None:
-            return Asked(
-                degraded=f"the vectors are of {profile.model}, which is no longer set up, until they are made "
-                "anew: text search only"
-            )
+        if isinstance(engine, str):
+            return Asked(degraded=_not_asked(profile, engine))
         return await self._embedded(engine, text, is_ephemeral=is_ephemeral, workspace=workspace)
 
     @property
@@ -172,6 +173,10 @@ async def search_memory(
         is_cancelled.set()
         await asyncio.wait({reading})
         raise
+
+
+def _not_asked(profile: Profile, reason: str) -> str:
+    return f"text search only: the vectors are of {profile.model} until they are made anew, and {reason}"
 
 
 def _serving_profile(conn: Connection) -> Profile | None:

@@ -79,7 +79,7 @@ async def embed_all(db: Database, made: Engine, limits: EmbeddingLimits = LIMITS
 
 def questions(db: Database, *engines: Engine) -> QueryEmbedder:
     known = {each.profile: each for each in engines}
-    return QueryEmbedder(db, known.get, LIMITS)
+    return QueryEmbedder(db, lambda profile: known.get(profile, "it is not set up"), LIMITS)
 
 
 async def found(db: Database, queries: QueryEmbedder | None, query: str, **params: object) -> Page:

@@ -12,7 +12,7 @@ from pikobot.store.connection import Connection, Database
 from pikobot.store.scopes import Scope, find_scope, owner_scope
 from tests.memory.conversing import read
 from tests.memory.learning import learn
-from tests.memory.meaning import Meaning, embed_all, engine, found, questions, texts_of, vector
+from tests.memory.meaning import Meaning, embed_all, engine, found, profile, questions, texts_of, vector
 from tests.memory.remembering import DAY_MS, NOW_MS, StillClock, say
 
 GROUP = Scope("shared", "main", "bot", "-100", "7")
@@ -118,7 +118,7 @@ def test_a_failing_embedder_costs_the_vectors_and_is_not_asked_again_at_once(db:
 
     asyncio.run(twice())
     assert meaning.asked == ["dog"]
-    assert queries.problem == "text search only: embedding failed (unreachable)"
+    assert queries.problem(profile()) == "text search only: embedding failed (unreachable)"
     clock = db.clock
     assert isinstance(clock, StillClock)
     clock.now += 60_000
@@ -126,7 +126,7 @@ def test_a_failing_embedder_costs_the_vectors_and_is_not_asked_again_at_once(db:
     page = asyncio.run(found(db, queries, "dog"))
     assert len(texts_of(page)) == 2
     assert page.degraded is None
-    assert questions(db, engine(meaning)).problem is None
+    assert questions(db, engine(meaning)).problem(profile()) is None
 
 
 def test_questions_are_kept_in_memory_but_those_of_ephemeral_requests(db: Database) -> None:

@@ -10,12 +10,14 @@ import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pikobot.adapters.chat import CallFailure, ChatCallFailed
 from pikobot.adapters.chat_chunks import well_formed
 from pikobot.adapters.embedding.vocabulary import Embedded, EmbeddingFailed, EmbeddingProfile
 from pikobot.adapters.openai_chat import ChatEndpoint
 from pikobot.clock import Clock
+from pikobot.config import OPENAI_URL, is_loopback_url
 
 if TYPE_CHECKING:
     from pikobot.adapters.openai_client import ProviderClient
@@ -27,6 +29,7 @@ BATCH = 128
 MAX_JSON_BYTES_PER_NUMBER = 32
 ANSWER_OVERHEAD_BYTES = 1_000_000
 PROBE = "hello"
+PROVIDER = "openai"
 PREFIX_RULE = "none; first 8000 bytes"
 _WITH_DIMENSIONS = "text-embedding-3"  # the models that can shorten their vectors
 
@@ -48,7 +51,10 @@ class HostedEmbedder:
         self, endpoint: ChatEndpoint, *, dimension: int, clock: Clock, timeouts: HostedTimeouts | None = None
     ) -> None:
         self.profile = EmbeddingProfile(
-            provider="openai", model=endpoint.model, dimension=dimension, prefix_rule=PREFIX_RULE
+            provider=provider_at(endpoint.base_url),
+            model=endpoint.model,
+            dimension=dimension,
+            prefix_rule=PREFIX_RULE,
         )
         self._endpoint = endpoint
         self._clock = clock
@@ -160,6 +166,14 @@ class HostedEmbedder:
                     self._endpoint, silence_timeout_s=self._timeouts.passages_s, clock=self._clock
                 )
             return self._client
+
+
+def provider_at(base_url: str) -> str:
+    """Who makes the vectors there: a model of the same name at another host may be another model."""
+    host = urlsplit(base_url).hostname
+    if host == urlsplit(OPENAI_URL).hostname:
+        return PROVIDER
+    return f"{PROVIDER}@{'localhost' if is_loopback_url(base_url) else host}"
 
 
 def _sendable(text: str) -> str:

@@ -23,7 +23,6 @@ from pikobot.instance import Instance
 from pikobot.memory import cursors
 from pikobot.memory.assertions import RememberParams, Statement, remember
 from pikobot.memory.embed import progress, usable_set
-from pikobot.memory.embedding import Engine
 from pikobot.memory.engines import Embedding, embedding_of
 from pikobot.memory.forget import ForgetParams, forget_rpc
 from pikobot.memory.lineage import FactParams, read_fact
@@ -74,7 +73,7 @@ class OperatorContext:
     is_served: bool
     degraded: tuple[str, ...]
     queries: QueryEmbedder
-    engine: Engine | None = None
+    embedding: Embedding
     indexer_problem: Callable[[], str | None] = lambda: None
 
     @property
@@ -83,8 +82,7 @@ class OperatorContext:
 
     async def close(self) -> None:
         """Close what embeds; only for who made the context without giving it."""
-        if self.engine is not None:
-            await self.engine.close()
+        await self.embedding.aclose()
 
 
 @dataclass(frozen=True)
@@ -162,7 +160,7 @@ def create_context(
         is_served=is_served,
         degraded=() if no_model is None else (no_model,),
         queries=embedding.queries(db),
-        engine=embedding.engine,
+        embedding=embedding,
         indexer_problem=indexer_problem,
     )
 
@@ -374,10 +372,10 @@ def _status(conn: Connection, context: OperatorContext, params: NoParams) -> Jso
 def _embedding(conn: Connection, context: OperatorContext) -> Json:
     """How far the vectors are, of the set that serves and of one that is being made."""
     serving, building = active_set(conn), building_set(conn)
-    profile = None if context.engine is None else context.engine.profile
+    engine = context.embedding.engine
     return {
         "provider": context.config.embedding.provider,
-        "profile": _profile(profile),
+        "profile": _profile(None if engine is None else engine.profile),
         "serving": None if serving is None else _set_state(conn, context, serving),
         "building": None if building is None else _set_state(conn, context, building),
         "problem": _embedding_problem(conn, context, serving),
@@ -387,8 +385,9 @@ def _embedding(conn: Connection, context: OperatorContext) -> Json:
 def _embedding_problem(conn: Connection, context: OperatorContext, serving: VectorSet | None) -> str | None:
     if context.config.embedding.provider == "disabled":
         return None
-    problem = context.queries.problem or context.indexer_problem()
-    if problem is not None or context.engine is None:
+    serves = None if serving is None else serving.profile
+    problem = context.queries.problem(serves) or context.indexer_problem()
+    if problem is not None or context.embedding.engine is None:
         return problem
     if serving is None:
         return NOT_EMBEDDED if count_sources(conn, now_ms=context.now_ms) else None

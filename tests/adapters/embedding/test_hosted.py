@@ -69,8 +69,22 @@ def test_only_models_that_can_are_asked_for_a_dimension(
     assert rows(embedded(embedder, ["text"])).shape == (1, 256)
     assert openai_server.requests()[0].body.get("dimensions") == sent
     assert embedder.profile == EmbeddingProfile(
-        provider="openai", model=model, dimension=256, prefix_rule="none; first 8000 bytes"
+        provider="openai@localhost", model=model, dimension=256, prefix_rule="none; first 8000 bytes"
     )
+
+
+@pytest.mark.parametrize(
+    ("base_url", "provider"),
+    [
+        ("https://api.openai.com/v1", "openai"),
+        ("https://models.example.com:8443/openai/v1", "openai@models.example.com"),
+        ("http://127.0.0.1:11434/v1", "openai@localhost"),
+        ("http://[::1]:8080/v1", "openai@localhost"),
+        ("http://localhost:8080/v1", "openai@localhost"),
+    ],
+)
+def test_vectors_are_of_the_host_that_made_them(base_url: str, provider: str) -> None:
+    assert hosted_at(base_url).profile.provider == provider
 
 
 def test_no_texts_are_no_request(openai_server: ScriptedOpenAI) -> None:
