@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pikobot import replacing
+from pikobot import identity, replacing
 from pikobot.config import Config, load_config
 from pikobot.credentials import Credentials, create_credentials, load_credentials
 from pikobot.errors import ConfigError, UsageError
@@ -72,6 +72,10 @@ class Instance:
         """The option that names this instance on a command line, quoted for a shell."""
         return f"--instance {shlex.quote(str(self.root))}"
 
+    def refuse_lost(self) -> None:
+        """Raises DamagedData if there was a database and it is gone."""
+        identity.refuse_lost(self.database_path, self.ledger_path)
+
     def load_config(self) -> Config:
         """Raises ConfigError."""
         return load_config(self.config_path)
@@ -120,20 +124,24 @@ def default_instance_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def is_instance(root: Path) -> bool:
-    """Whether the directory holds an instance, complete, with its settings lost, or just being put in place."""
+    """Whether the directory holds an instance: complete, with a part lost, or just being put in place."""
     instance = Instance(root)
     try:
         return (
-            instance.config_path.is_file() or instance.database_path.is_file() or replacing.is_waiting(root)
+            instance.config_path.is_file()
+            or instance.database_path.is_file()
+            or replacing.is_waiting(root)
+            or identity.has_traces(instance.database_path, instance.ledger_path)
         )
     except OSError as error:
         raise os_failure("look into", root, error) from error
 
 
-def open_instance(root: Path) -> Instance:
+def open_instance(root: Path, *, may_be_lost: bool = False) -> Instance:
     """The instance in a directory. Makes and repairs nothing, but finishes a restore that was cut off.
 
-    Raises UsageError if there is none, ConfigError if other users could read it.
+    Raises UsageError if there is none, ConfigError if other users could read it, and, unless it ``may_be_lost``,
+    DamagedData if its database is gone.
     """
     instance = Instance(root)
     if not is_instance(root):
@@ -142,6 +150,8 @@ def open_instance(root: Path) -> Instance:
         )
     _check_root(root)
     replacing.recover(root)
+    if not may_be_lost:
+        instance.refuse_lost()
     return instance
 
 
@@ -149,8 +159,11 @@ def create_instance(root: Path, config_text: str) -> Instance:
     """Make an instance, or add what is missing to one; existing files stay as they are.
 
     A crash in between leaves a directory that the next call completes. Raises UsageError if something else is
-    in the way, ConfigError if an existing instance is open to others, PikobotError if the system refuses.
+    in the way, ConfigError if an existing instance is open to others, DamagedData if its database is gone,
+    PikobotError if the system refuses.
     """
+    if is_instance(root):
+        open_instance(root)
     instance = make_root(root)
     replacing.recover(root)
     try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from pikobot import replacing
+from pikobot import identity, replacing
 from pikobot.backup.encryption import Keys
 from pikobot.backup.ledgers import Union, chain_at, chain_in, given_chain, unite
 from pikobot.backup.manifest import CONFIG_NAME, DATABASE_NAME, LEDGER_NAME, Manifest, Member
@@ -77,6 +77,8 @@ def restore(
     """
     check_is_there(backup)
     existed = os.path.exists(root)
+    if Instance(root).database_path.is_dir():
+        raise UsageError(f"{Instance(root).database_path} is a directory: move it away, then restore")
     instance = make_root(root)
     with acquire_serving_lock(instance, clock):
         try:
@@ -185,12 +187,9 @@ def _chains(
     yield packed
     for path in ledgers:
         yield given_chain(path, manifest.instance)
+    _refuse_other(instance, identity.recorded_id(instance.database_path), manifest)
     for found in _existing_chains(instance):
-        if found.instance != manifest.instance:
-            raise UsageError(
-                f"{instance.root} is another instance ({found.instance}, the backup is of {manifest.instance}): "
-                "choose an empty directory with --instance"
-            )
+        _refuse_other(instance, found.instance, manifest)
         yield found
 
 
@@ -210,6 +209,14 @@ def _existing_chains(instance: Instance) -> Iterator[Chain]:
             own = chain_in(instance.database_path)
             if own.instance:
                 yield own
+
+
+def _refuse_other(instance: Instance, found: str | None, manifest: Manifest) -> None:
+    if found is not None and found != manifest.instance:
+        raise UsageError(
+            f"{instance.root} is another instance ({found}, the backup is of {manifest.instance}): "
+            "choose an empty directory with --instance"
+        )
 
 
 def _obey(stage: Instance, union: Union, clock: Clock, progress: Progress) -> tuple[int, list[str]]:

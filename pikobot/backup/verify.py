@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pikobot import replacing
+from pikobot import identity, replacing
 from pikobot.backup.encryption import Keys
 from pikobot.backup.manifest import DATABASE_NAME
 from pikobot.backup.reading import Progress, no_progress, read_backup
 from pikobot.clock import Clock
-from pikobot.errors import DamagedData, ExitCode, PikobotError
+from pikobot.errors import DamagedData, ExitCode, InstanceBusy, PikobotError
 from pikobot.files import check_private, os_failure
 from pikobot.instance import Instance
 from pikobot.memory import ledger
@@ -98,8 +98,9 @@ def _check_data(instance: Instance, clock: Clock) -> list[Finding]:
     findings: list[Finding] = []
     lock = acquire_visitor_lock(instance)
     try:
-        if not instance.database_path.exists():
-            findings.append(_without_database(instance))
+        instance.refuse_lost()
+        if not instance.database_path.exists() or not instance.database_path.stat().st_size:
+            findings.append(Finding("database", "ok", "not made yet"))
         elif isinstance(lock, ServedBy):
             with closing(Database(instance.database_path, clock)) as db:
                 _check_served(db, instance, findings)
@@ -108,8 +109,11 @@ def _check_data(instance: Instance, clock: Clock) -> list[Finding]:
             with acquire_serving_lock(instance, clock), open_unchanging(instance.database_path) as conn:
                 if _check_database(conn, instance, findings):
                     findings.append(_check_ledger(conn, instance))
-    except DamagedData as error:
-        findings.append(Finding("database", "damaged", str(error)))
+    except InstanceBusy:
+        raise
+    except PikobotError as error:
+        state: State = "damaged" if isinstance(error, DamagedData) else "exposed"
+        findings.append(Finding("database", state, str(error)))
     finally:
         if isinstance(lock, InstanceLock):
             lock.release()
@@ -129,20 +133,17 @@ def _check_served(db: Database, instance: Instance, findings: list[Finding]) -> 
         time.sleep(LEDGER_WAIT_S)
 
 
-def _without_database(instance: Instance) -> Finding:
-    if instance.ledger_path.exists():
-        return Finding(
-            "database", "damaged", f"{instance.database_path} is missing: restore a backup (RECOVERY.md)"
-        )
-    return Finding("database", "ok", "not made yet")
-
-
 def _check_database(conn: Connection, instance: Instance, findings: list[Finding]) -> bool:
     """Whether the database is one of pikobot's; what is wrong with it is added to the findings."""
     description = describe(conn)
     if description is None:
         detail = f"{instance.database_path} is not a database of pikobot"
         findings.append(Finding("database", "damaged", detail))
+        return False
+    recorded = identity.recorded_id(instance.database_path)
+    if recorded not in (None, description.instance):
+        detail = f"belongs to another instance ({description.instance}; this one is {recorded})"
+        findings.append(Finding("database", "damaged", f"{instance.database_path} {detail}"))
         return False
     problems = inspect(conn)
     findings += [Finding("database", "damaged", problem) for problem in problems]
@@ -243,6 +244,7 @@ def _check_left_files(instance: Instance) -> list[Finding]:
     """What was cut off; the next start or the next backup removes it."""
     root = instance.root
     left = [*root.glob(f"{DATABASE_NAME}.before-*"), *root.glob(".*.toml.*"), *root.glob(".erasures.jsonl.*")]
+    left += root.glob(f".{identity.NAME}.*")
     left += [root / name for name in sorted(replacing.NAMES) if os.path.lexists(root / name)]
     left += abandoned(instance.run_dir, replacing.SNAPSHOT_NAME)
     findings = [

@@ -47,7 +47,9 @@ def doctor(root: Path, *, as_json: bool) -> ExitCode:
 def examine(root: Path) -> tuple[list[Finding], ExitCode]:
     """All findings about an instance, and the exit code that they come to."""
     checks = _Checks()
-    instance = checks.attempt("instance", lambda: open_instance(root), lambda found: str(found.root))
+    instance = checks.attempt(
+        "instance", lambda: open_instance(root, may_be_lost=True), lambda found: str(found.root)
+    )
     if instance is None:
         return checks.findings, checks.code
     config = checks.attempt("settings", instance.load_config, lambda _: str(instance.config_path))
@@ -167,6 +169,7 @@ def _embeddings(instance: Instance, embedding: dict[str, Any]) -> Iterator[Findi
 
 
 def _status(instance: Instance) -> dict[str, Any]:
+    instance.refuse_lost()
     with connect_operator(instance, SystemClock()) as operator:
         return operator.call("status", {})
 

@@ -25,7 +25,7 @@ def verify(
     0 when nothing was found, 6 when something is damaged, 1 for the rest. Changes nothing.
     """
     if backup is None:
-        findings = verify_instance(open_instance(root), SystemClock())
+        findings = verify_instance(open_instance(root, may_be_lost=True), SystemClock())
     else:
         with progress_in_bytes() as progress:
             findings = verify_backup(Path(backup).expanduser().absolute(), keys or Keys(), progress)

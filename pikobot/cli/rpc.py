@@ -46,7 +46,7 @@ def rpc(
         with connect_operator(open_instance(root), SystemClock()) as operator:
             _print(_call(operator, str(method), arguments, timing=timing))
     except PikobotError as error:
-        sys.stderr.write(json.dumps({"error": error_object(error)}, ensure_ascii=True) + "\n")
+        sys.stderr.write(json.dumps({"error": error_object(error)}, ensure_ascii=False) + "\n")
         return error.exit_code
     return ExitCode.DONE
 

@@ -3,9 +3,11 @@
 from contextlib import closing
 from pathlib import Path
 
+import apsw
+
 from pikobot.clock import Clock
 from pikobot.store import schema
-from pikobot.store.connection import Connection, Database, connect, translated_errors
+from pikobot.store.connection import BUSY_TIMEOUT_MS, Connection, Database, connect, translated_errors
 from pikobot.store.fact_index import rebuild_fact_index
 from pikobot.store.segmentation import SEGMENTER_ID
 from pikobot.store.settings import IDENTITY_KEY, INSTANCE_ID, SEGMENTER, read_setting, write_setting
@@ -38,6 +40,20 @@ def is_prepared(path: Path) -> bool:
     with translated_errors("open the database"), closing(connect(path)) as conn:
         is_migrated = schema.check_applied(conn, known) == len(known)
         return is_migrated and read_setting(conn, INSTANCE_ID) is not None and is_index_current(conn)
+
+
+def instance_in(path: Path) -> str | None:
+    """The id of the instance whose database the file is; None for one that has none. Changes nothing in it."""
+    with translated_errors("open the database"):
+        conn = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    with closing(conn), translated_errors("read the database"):
+        conn.set_busy_timeout(BUSY_TIMEOUT_MS)
+        if not conn.execute("SELECT 1 FROM sqlite_schema WHERE name = 'settings'").fetchone():
+            return None
+        try:
+            return read_setting(conn, INSTANCE_ID)
+        except apsw.SQLError:  # somebody else's table
+            return None
 
 
 def identity_key(conn: Connection) -> bytes:

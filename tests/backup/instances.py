@@ -4,6 +4,7 @@ import hashlib
 from contextlib import closing
 from pathlib import Path
 
+from pikobot import identity
 from pikobot.backup.archive import create_backup
 from pikobot.backup.encryption import Keys, Protection
 from pikobot.backup.restore import RestoreReport, restore
@@ -45,6 +46,13 @@ def opened(instance: Instance) -> closing[Database]:
     return closing(open_memory(instance.database_path, instance.ledger_path, CLOCK))
 
 
+def lose_all(instance: Instance) -> None:
+    """Leave what `pikobot init` leaves, and a skill."""
+    instance.database_path.unlink()
+    instance.ledger_path.unlink()
+    instance.root.joinpath(identity.NAME).unlink()
+
+
 def back_up(instance: Instance, destination: Path, protection: Protection | None = None) -> Path:
     return create_backup(instance, destination, clock=CLOCK, protection=protection).path
 
@@ -84,7 +92,7 @@ def picture(root: Path) -> dict[str, str]:
     """Every file of a directory with its mode and a hash of its content; the lock file is left out."""
     return {
         str(path.relative_to(root)): f"{path.lstat().st_mode:o} "
-        + ("" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest())
+        + ("" if not path.is_file() else hashlib.sha256(path.read_bytes()).hexdigest())
         for path in sorted(root.rglob("*"))
         if path.name != "lock"
     }

@@ -25,6 +25,7 @@ from tests.backup.instances import (
     back_up,
     files_with,
     forget_text,
+    lose_all,
     make_instance,
     opened,
     say,
@@ -137,8 +138,7 @@ def test_the_lock_is_free_afterwards(instance: Instance, place: Path) -> None:
 
 
 def test_an_instance_that_was_never_started_can_be_backed_up(instance: Instance, place: Path) -> None:
-    instance.database_path.unlink()
-    instance.ledger_path.unlink()
+    lose_all(instance)
     assert verify_backup(back_up(instance, place / "b"), Keys())[0].state == "ok"
 
 

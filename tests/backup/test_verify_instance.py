@@ -13,7 +13,17 @@ from pikobot.instance import Instance
 from pikobot.serving import acquire_serving_lock, acquire_visitor_lock
 from pikobot.store.connection import connect
 from pikobot.store.schema import known_migrations
-from tests.backup.instances import CLOCK, SAID, forget_text, make_instance, opened, picture, restored, say
+from tests.backup.instances import (
+    CLOCK,
+    SAID,
+    forget_text,
+    lose_all,
+    make_instance,
+    opened,
+    picture,
+    restored,
+    say,
+)
 from tests.backup.instances import back_up as make_backup
 from tests.memory.conversing import read, write
 
@@ -68,8 +78,7 @@ def test_a_sound_instance_has_one_line_for_each_check(instance: Instance) -> Non
 
 
 def test_an_instance_that_was_never_started_is_sound(instance: Instance) -> None:
-    instance.database_path.unlink()
-    instance.ledger_path.unlink()
+    lose_all(instance)
     assert problems(instance) == []
 
 
@@ -148,11 +157,13 @@ def test_a_damaged_page_and_a_file_that_is_no_database_are_named(instance: Insta
     [(check, state, _)] = problems(instance)
     assert (check, state) == ("database", "damaged")
     instance.database_path.write_bytes(b"")
-    assert ("database", "damaged", "pikobot.sqlite3 is not a database of pikobot") in problems(instance)
+    [(check, state, detail)] = problems(instance)
+    assert (check, state) == ("database", "damaged")
+    assert detail.startswith("pikobot.sqlite3 is empty, and this instance had one")
     instance.database_path.unlink()
-    assert problems(instance) == [
-        ("database", "damaged", "pikobot.sqlite3 is missing: restore a backup (RECOVERY.md)")
-    ]
+    [(check, state, detail)] = problems(instance)
+    assert (check, state) == ("database", "damaged")
+    assert detail.startswith("pikobot.sqlite3 is missing, and this instance had one")
 
 
 def test_an_older_database_that_was_copied_back_is_found(instance: Instance) -> None:

@@ -20,7 +20,7 @@ from pikobot.clock import Clock
 from pikobot.credentials import Secret
 from pikobot.errors import InstanceBusy, NotAllowed, PikobotError
 from pikobot.instance import Instance
-from pikobot.memory.opening import open_memory
+from pikobot.memory.opening import open_memory, refuse_another
 from pikobot.serving import (
     InstanceLock,
     ServedBy,
@@ -196,6 +196,7 @@ def _not_listening(instance: Instance, holder: ServedBy) -> InstanceBusy:
 def _ready_lock(instance: Instance, lock: InstanceLock, clock: Clock) -> InstanceLock:
     """The visitor's lock if the database is ready to be read; to make or migrate it takes the serving lock."""
     try:
+        refuse_another(instance.database_path, instance.ledger_path)
         if is_prepared(instance.database_path):
             return lock
     except BaseException:
