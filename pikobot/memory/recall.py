@@ -18,6 +18,7 @@ from pikobot.memory.questions import (
 )
 from pikobot.store.connection import Connection
 from pikobot.store.literal import excerpt, find_folded
+from pikobot.store.query_terms import widened
 from pikobot.store.scopes import ScopeId
 from pikobot.store.segmentation import fold, is_cjk, pairs, pieces
 from pikobot.store.sources import Source, SourceId, load_sources
@@ -114,7 +115,9 @@ def _tells(text: str, words: Sequence[str]) -> bool:
     """Whether a text holds a word of the question itself, not only its speaker or a neighbour, and more than it."""
     folded = fold(text)
     stems = [
-        part for word in words for part in (pairs(word) if is_cjk(word) else [word[: max(3, len(word) - 3)]])
+        part
+        for word in widened(words)
+        for part in (pairs(word) if is_cjk(word) else [word[: max(3, len(word) - 3)]])
     ]
     return any(stem in folded for stem in stems) and not set(pieces(text)) <= set(words)
 

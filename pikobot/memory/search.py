@@ -35,7 +35,7 @@ from pikobot.store.fact_index import FactFilters, FactHit, list_facts, search_fa
 from pikobot.store.facts import FactId, load_facts
 from pikobot.store.listing import SourcePosition, find_by_external_id, is_erased, list_sources
 from pikobot.store.literal import excerpt
-from pikobot.store.query_terms import question_terms
+from pikobot.store.query_terms import question_terms, widened
 from pikobot.store.runs import RunId, load_run
 from pikobot.store.scopes import Scope, ScopeId, find_scope, load_scope
 from pikobot.store.sources import SourceId, find_source, load_sources
@@ -383,7 +383,7 @@ def _shown_text(text: str, query: str | None) -> str:
     """The whole text when it is short, else its beginning, or the unchanged part that answers a query best."""
     if len(text) <= MAX_TEXT_CHARS:
         return text
-    terms = [] if query is None else question_terms(query)
+    terms = [] if query is None else widened(question_terms(query))
     if not terms:
         return excerpt(text, (0, 0), MAX_TEXT_CHARS)
     # The longest first: a regular expression takes the first alternative that fits.

@@ -14,7 +14,7 @@ import apsw
 
 from pikobot.store.connection import MAX_INTEGER, Connection
 from pikobot.store.entities import entities_of, meant_by
-from pikobot.store.query_terms import question_terms
+from pikobot.store.query_terms import question_terms, widened
 from pikobot.store.segmentation import quoted, segment
 
 MAX_TERMS = 64
@@ -207,7 +207,7 @@ def search_facts(conn: Connection, *, query: str, filters: FactFilters, limit: i
 
     Where explicit and inferred facts about one attribute of a subject are found, the explicit ones come first.
     """
-    terms = question_terms(query)[:MAX_TERMS]
+    terms = widened(question_terms(query))[:MAX_TERMS]
     if not terms:
         return []
     bindings = {

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import apsw
 
 from pikobot.store.connection import Connection
-from pikobot.store.query_terms import NamedSpeakers, question_terms
+from pikobot.store.query_terms import NamedSpeakers, question_terms, widened
 from pikobot.store.ranking import POOL, Match, Neighbours, replies, rerank
 from pikobot.store.segmentation import SEGMENTER_ID, quoted, segment
 from pikobot.store.settings import SEGMENTER, read_setting, write_setting
@@ -138,7 +138,7 @@ def search_text(
     Eligible: in one of the scopes (None: all), said in [from_ms, to_ms), of one of the roles, not expired at
     now_ms, not excluded, and no answer of recall mode, which only quotes what is found itself. Seen sources take
     part in the ranking and are left out of the result: pages of one ranking are read that way. A query of one
-    term returns only what contains it; an empty list when the query holds nothing searchable.
+    term returns only what contains it, in any form; an empty list when the query holds nothing searchable.
     """
     eligible: _Bindings = {
         "scopes": _json(scope_ids),
@@ -150,7 +150,7 @@ def search_text(
     }
     terms = question_terms(query)
     wanted = len(seen_ids) + limit
-    matches = _matches(conn, terms, eligible, wanted) if terms else []
+    matches = _matches(conn, widened(terms), eligible, wanted) if terms else []
     hits = _in_conversation(conn, matches[:POOL], query, eligible, may_join=len(terms) > 1)
     hits += _after(hits, matches[POOL:])
     skipped = frozenset(seen_ids)

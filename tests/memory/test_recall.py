@@ -83,6 +83,22 @@ def test_a_few_bare_words_look_up_what_was_said_about_them(tmp_path: Path) -> No
             assert answer.count("“") == 1  # the bare word that was typed before tells nothing
 
 
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("Where did I lose my keys?", "I lost them near the river"),
+        ("When did I buy it?", "I bought a boat in May"),
+        ("Which tea 茶 do I like?", "我最喜欢绿茶"),
+    ],
+)
+def test_other_forms_of_a_word_and_lone_characters_find_the_statement(
+    tmp_path: Path, question: str, told: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, told, "The cat is called Miso")
+        assert f"“{told}”" in ask(db, question).text
+
+
 def test_a_name_alone_does_not_quote_what_its_bearer_said_about_other_things(tmp_path: Path) -> None:
     with opened(tmp_path) as db:
         say(db, "See you tomorrow. Bye!", role="participant", speaker="Gina")

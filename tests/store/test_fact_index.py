@@ -59,6 +59,13 @@ def test_a_fact_is_found_by_its_names(db: Database, query: str) -> None:
     assert found(db, query) == [wanted]
 
 
+@pytest.mark.parametrize("query", ["lose", "lost", "wallet 茶"])
+def test_a_fact_is_found_by_other_forms_and_lone_characters(db: Database, query: str) -> None:
+    wanted = said(db, "The owner lost the 茶 box")
+    said(db, "swims")
+    assert found(db, query) == [wanted]
+
+
 @pytest.mark.parametrize("query", ["", "  ", '"', "AND", "*", "。", "text:", "-"])
 def test_a_query_is_never_an_expression(db: Database, query: str) -> None:
     said(db, "swims")

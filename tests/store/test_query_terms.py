@@ -1,6 +1,6 @@
 import pytest
 
-from pikobot.store.query_terms import NamedSpeakers, question_terms
+from pikobot.store.query_terms import NamedSpeakers, question_terms, widened
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,11 @@ from pikobot.store.query_terms import NamedSpeakers, question_terms
         ("to be or not to be", ["to", "be", "or", "not"]),
         ("什么", ["什么"]),
         ("端", ["端"]),
-        ("端 server", ["server"]),
+        ("端 server", ["端", "server"]),
+        ("tea 茶", ["tea", "茶"]),
+        ("我 like 茶 吗", ["like", "茶"]),
+        ("在 Porto 的", ["porto"]),
+        ("3月 invoice", ["3", "invoice"]),
         ("🎉 ?", []),
     ],
 )
@@ -21,6 +25,20 @@ def test_a_question_is_ranked_by_its_telling_words_or_by_all_when_it_has_none(
     question: str, terms: list[str]
 ) -> None:
     assert question_terms(question) == terms
+
+
+@pytest.mark.parametrize(
+    ("terms", "wide"),
+    [
+        (["lose", "key"], ["lose", "key", "lost"]),
+        (["lost"], ["lost", "lose"]),
+        (["written", "wrote"], ["written", "wrote", "write"]),
+        (["woman", "children"], ["woman", "children", "women", "child"]),
+        (["move", "茶", "go"], ["move", "茶", "go"]),
+    ],
+)
+def test_irregular_words_are_joined_by_their_other_forms(terms: list[str], wide: list[str]) -> None:
+    assert widened(terms) == wide
 
 
 @pytest.mark.parametrize(

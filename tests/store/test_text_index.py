@@ -72,6 +72,27 @@ def test_a_chinese_question_finds_its_statement(db: Database) -> None:
     assert found(db, "我是什么时候搬到波尔图的？") == [ids[1]]
 
 
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("lose keys", "I lost it"),
+        ("When did we buy it?", "We bought it in May"),
+        ("written", "I write every day"),
+        ("child", "the children sleep"),
+        ("tea 茶", "买了绿茶"),
+        ("Porto 的 酒", "葡萄酒不错"),
+    ],
+)
+def test_other_forms_and_lone_characters_find_their_source(db: Database, query: str, text: str) -> None:
+    ids = fill(db, [text, "something else", "别的内容"])
+    assert found(db, query) == [ids[0]]
+
+
+def test_one_word_finds_what_holds_any_form_of_it_and_no_reply(db: Database) -> None:
+    ids = fill(db, ["Did you lose anything?", "Nothing at all", "She lost a glove", "Losing hurts"])
+    assert set(found(db, "lost")) == {ids[0], ids[2], ids[3]}
+
+
 def test_equal_matches_come_newest_first_then_last_stored_first(db: Database) -> None:
     fill(db, ["filler"] * 20)
     stored = [
