@@ -199,6 +199,12 @@ RULES: dict[str, dict[str, Rule]] = {
         "owner_kind": Rule.PLAIN,
         "owner_id": Rule.FOLLOWS,
     },
+    "forget_proposals": {
+        "run_id": Rule.FOLLOWS,
+        **dict.fromkeys(("id", "token", "created_at_ms"), Rule.PLAIN),
+    },
+    "forget_proposal_sources": {"proposal_id": Rule.FOLLOWS, "source_id": Rule.FOLLOWS},
+    "forget_proposal_facts": {"proposal_id": Rule.FOLLOWS, "fact_id": Rule.FOLLOWS},
     "erasures": dict.fromkeys(
         ("position", "entity", "public_id", "identity", "erased_at_ms", "hash"), Rule.KEPT
     ),

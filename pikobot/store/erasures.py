@@ -18,7 +18,7 @@ from pikobot.errors import DamagedData
 from pikobot.store.connection import Connection
 from pikobot.store.settings import INSTANCE_ID, read_setting, write_setting
 
-Entity = Literal["source", "thread"]
+Entity = Literal["source", "thread", "fact"]
 
 UNFINISHED = "unfinished_erasure"
 
@@ -132,6 +132,14 @@ def is_erased(conn: Connection, public_id: str) -> bool:
 def identity_is_erased(conn: Connection, identity: bytes) -> bool:
     """Whether the outside record of that identity was erased: a second import must leave it out."""
     return bool(conn.execute("SELECT 1 FROM erasures WHERE identity = ? LIMIT 1", (identity,)).fetchone())
+
+
+def fact_erased_at(conn: Connection, identity: bytes) -> int | None:
+    """When a fact that states just this was last erased by its id: what was said before can't teach it again."""
+    row = conn.execute(
+        "SELECT max(erased_at_ms) FROM erasures WHERE identity = ? AND entity = 'fact'", (identity,)
+    ).fetchone()
+    return None if row is None or row[0] is None else int(row[0])
 
 
 def verify_chain(conn: Connection) -> int:
