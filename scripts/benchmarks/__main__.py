@@ -5,7 +5,13 @@ import os
 import sys
 from pathlib import Path
 
-NAMES = {"vectors": "vectors", "recall": "recall", "import": "import_", "startup": "startup"}
+NAMES = {
+    "vectors": "vectors",
+    "recall": "recall",
+    "import": "import_",
+    "startup": "startup",
+    "forget": "forget",
+}
 
 
 def shared_data() -> Path:
