@@ -19,6 +19,7 @@ from pikobot.memory.embed import usable_set
 from pikobot.memory.embedding import QueryVector
 from pikobot.memory.fusion import Candidate, first_row_at, folded, fused
 from pikobot.memory.params import DEFAULT_LIMIT, Cursor, Limit, MomentText, Name, Params, Tag, storable
+from pikobot.memory.questions import is_only_question
 from pikobot.memory.records import (
     Page,
     Record,
@@ -33,7 +34,13 @@ from pikobot.store.connection import Connection
 from pikobot.store.entities import fold_name
 from pikobot.store.fact_index import FactFilters, FactHit, list_facts, search_facts
 from pikobot.store.facts import FactId, load_facts
-from pikobot.store.listing import SourcePosition, find_by_external_id, is_erased, list_sources
+from pikobot.store.listing import (
+    SourcePosition,
+    find_by_external_id,
+    is_erased,
+    list_sources,
+    requests_among,
+)
 from pikobot.store.literal import excerpt
 from pikobot.store.query_terms import question_terms, widened
 from pikobot.store.runs import RunId, load_run
@@ -53,6 +60,10 @@ MAX_TAGS = 8
 MAX_TERMS_LOCATED = 64
 # So much of every ranking is looked at, that the first page and the next ones are parts of one list.
 RANKED_POOL = 100
+
+# A question that was put to pikobot holds the words of the next one and tells nothing.
+QUESTION_SHARE = 0.5
+MAX_QUESTION_BYTES = 1_000
 
 MAX_SCAN_NOTE = "maxScan is ignored: every search covers the whole archive"
 
@@ -184,7 +195,11 @@ def search(
         if question is not None:
             by_meaning.append(_sources(question.sources(conn, **admitted)))
     known = frozenset(seen)
-    ranked = [each for each in folded(conn, fused(by_words, by_meaning)) if each.key not in known]
+    ranked = [
+        each
+        for each in _behind_what_tells(conn, folded(conn, fused(by_words, by_meaning)))
+        if each.key not in known
+    ]
     given = [*seen, *(candidate.key for candidate in ranked[:limit])]
     has_more = len(ranked) > limit and len(given) < MAX_RANKED
     return Page(
@@ -330,6 +345,20 @@ def _question(
     from pikobot.store.similarity import Question  # loads numpy, which a search by words does without
 
     return Question(text, query_vector.values, vector_set.id, should_stop), None
+
+
+def _behind_what_tells(conn: Connection, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The list with earlier questions to pikobot further down."""
+    ids = [SourceId(each.row_id) for each in candidates if each.type == "source"]
+    asked = requests_among(conn, ids, max_bytes=MAX_QUESTION_BYTES)
+    questions = {source_id for source_id, text in asked.items() if is_only_question(text)}
+    weighed = [
+        each._replace(score=each.score * QUESTION_SHARE)
+        if each.type == "source" and each.row_id in questions
+        else each
+        for each in candidates
+    ]
+    return sorted(weighed, key=lambda each: -each.score)
 
 
 def _facts(hits: Sequence[FactHit]) -> list[Candidate]:

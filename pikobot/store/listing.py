@@ -4,6 +4,7 @@ Everything here is read-only. Listings are keyset-paged: the caller hands back t
 so that rows which come or go meanwhile neither repeat nor hide others.
 """
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -70,7 +71,10 @@ def list_sources(
     now_ms: int,
     limit: int,
 ) -> list[Source]:
-    """Unexpired sources of the scopes (None: all) said in [from_ms, to_ms), newest first."""
+    """Unexpired sources of the scopes (None: all) said in [from_ms, to_ms), newest first.
+
+    Answers of recall mode are left out: they only quote what is listed itself.
+    """
     found: list[tuple[int, int]] = []
     for scope_id in _all_scopes(conn) if scope_ids is None else scope_ids:
         # One scope at a time: each is a range of the index, and their heads are merged.
@@ -82,6 +86,7 @@ def list_sources(
               AND said_at_ms < coalesce(:to_ms, 9223372036854775807)
               AND (said_at_ms, id) < (:before_ms, :before_id)
               AND (expires_at_ms IS NULL OR expires_at_ms > :now)
+              AND origin <> 'recall'
             ORDER BY said_at_ms DESC, id DESC LIMIT :limit
             """,
             {
@@ -97,6 +102,18 @@ def list_sources(
         found += [(row[0], row[1]) for row in rows]
     ids = [SourceId(source_id) for _, source_id in sorted(found, reverse=True)[:limit]]
     return list(load_sources(conn, ids, now_ms=now_ms).values())
+
+
+def requests_among(conn: Connection, ids: Collection[SourceId], *, max_bytes: int) -> dict[SourceId, str]:
+    """The texts of those of the sources that somebody has put to pikobot itself, the long ones left out."""
+    rows = conn.execute(
+        """
+        SELECT s.id, s.text FROM json_each(:ids) AS j CROSS JOIN sources AS s ON s.id = j.value
+        WHERE s.run_id IS NOT NULL AND s.role = 'user' AND octet_length(s.text) <= :max_bytes
+        """,
+        {"ids": json.dumps(list(ids)), "max_bytes": max_bytes},
+    )
+    return {SourceId(source_id): text for source_id, text in rows}
 
 
 def find_by_external_id(

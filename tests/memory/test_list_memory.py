@@ -6,6 +6,7 @@ from pikobot.memory.records import Page
 from pikobot.memory.search import ListParams, list_memory
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope
+from tests.memory.conversing import exchange, write
 from tests.memory.remembering import DAY_MS, NOW_MS, erase, say
 
 GROUP = Scope("shared", "main", "bot", "-5", "0")
@@ -50,6 +51,13 @@ def test_filters_choose_scope_and_days(db: Database) -> None:
     assert texts(listed(db, **{"from": "2024-03-01", "to": "2024-03-01"})) == ["b"]
     assert texts(listed(db, types=["fact"])) == []
     assert texts(listed(db, types=["source", "fact"])) == ["c", "b", "a"]
+
+
+def test_answers_of_recall_mode_are_no_memory_and_answers_of_a_model_are(db: Database) -> None:
+    exchange(db, "Where did I move?", "You moved to Porto.")
+    answered = exchange(db, "我搬到哪里了？", "找到这些原话：我搬到波尔图了")
+    write(db, lambda tx: tx.execute("UPDATE sources SET origin = 'recall' WHERE id = ?", (answered.answer,)))
+    assert texts(listed(db)) == ["我搬到哪里了？", "You moved to Porto.", "Where did I move?"]
 
 
 def test_a_long_text_is_shown_from_its_beginning(db: Database) -> None:

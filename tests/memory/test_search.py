@@ -10,6 +10,7 @@ from pikobot.memory.records import Page
 from pikobot.memory.search import MAX_SCAN_NOTE, SearchParams, search
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope, ScopeId, find_scope, owner_scope
+from tests.memory.conversing import exchange
 from tests.memory.remembering import DAY_MS, NOW_MS, erase, say
 
 
@@ -66,6 +67,25 @@ def test_a_mixed_run_is_found_by_each_of_its_parts(db: Database, query: str) -> 
     say(db, "Nothing of the kind", "明天去体检")
     [public_id] = say(db, "请修改youer服务端")
     assert ids(find(db, query)) == [public_id]
+
+
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        ("I moved to Porto in March 2024, it rained", "Where did I move?"),
+        ("I moved to Porto in March 2024, it rained", "where did I move to"),
+        ("2024年3月我搬到了波尔图，下着雨", "我搬到哪里了"),
+    ],
+)
+def test_what_tells_something_comes_before_questions_asked_before(
+    db: Database, told: str, asked: str
+) -> None:
+    [statement] = say(db, told)
+    exchange(db, asked)
+    exchange(db, f"{asked}？")
+    found = ids(find(db, asked))
+    assert (found[0], len(found)) == (statement, 3)
+    assert find(db, asked, limit=2).records[0].id == statement
 
 
 def test_the_better_match_comes_first(db: Database) -> None:
