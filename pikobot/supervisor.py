@@ -27,10 +27,12 @@ from pikobot.config import Config
 from pikobot.instance import Instance
 from pikobot.memory import embed, extract
 from pikobot.memory.engines import Embedding, embedding_of
-from pikobot.memory.forget import ForgetPreview, ForgetTarget, forget
-from pikobot.memory.forget import preview as preview_forgetting
+from pikobot.memory.forget import forget
+from pikobot.memory.forget_preview import ForgetPreview
+from pikobot.memory.forget_preview import preview as preview_forgetting
+from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.opening import open_memory
-from pikobot.memory.receipts import AlreadyErased, Receipt
+from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
 from pikobot.memory.why import Explanation, explain_last_answer
 from pikobot.serving import acquire_serving_lock, prepare_socket_path, remove_socket
 from pikobot.store.connection import Connection, Database
@@ -192,5 +194,5 @@ class _Forgetting:
         scope_ids = await self.db.read_async(owner_scopes)
         return await asyncio.to_thread(preview_forgetting, self.db, target, scope_ids)
 
-    async def forget(self, preview: ForgetPreview) -> Receipt | AlreadyErased:
+    async def forget(self, preview: ForgetPreview) -> Receipt | AlreadyErased | Changed:
         return await asyncio.to_thread(forget, self.db, self.ledger_path, preview)

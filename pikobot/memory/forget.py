@@ -9,106 +9,32 @@ A crash after the commit is finished at the next open (`finish_interrupted`): th
 stays until the files are clean. What had to be looked for is lost with the process, so the database is then
 rewritten without looking. One erasure at a time per process; all of it blocks, so never on the event loop.
 
-A preview goes stale when something is said meanwhile. Its sources go in any case, with all that depends on
-them by then; a thread goes with what was added, a text search takes nothing that was not shown.
+What was previewed goes as it was shown or not at all: when something has changed since, nothing is erased and the
+outcome says so. Without a preview goes what the target means at the commit.
 """
 
 import hmac
-import json
 import threading
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, Field
-
-from pikobot.clock import iso_time
-from pikobot.errors import InvalidParams, NotFound, PikobotError
+from pikobot.errors import NotFound, PikobotError
 from pikobot.memory import ledger
 from pikobot.memory.byte_scan import Erased, ScanReport, collect, needles_of, scan
+from pikobot.memory.forget_preview import ForgetPreview, labels_left, shown_sources, token_of
+from pikobot.memory.forget_target import ForgetTarget, Resolved, Scopes, resolve
 from pikobot.memory.ledger import Reconciled
-from pikobot.memory.params import Name, Params, storable
-from pikobot.memory.receipts import AlreadyErased, Receipt
-from pikobot.store import closure, erasures, targets
+from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
+from pikobot.store import closure, erasures
 from pikobot.store.closure import Removed
 from pikobot.store.connection import Connection, Database
-from pikobot.store.prepare import identity_key
 from pikobot.store.remnants import rewrite
-from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import SourceId
-from pikobot.store.threads import Thread, ThreadId, find_thread_by_public_id
-
-MAX_ITEMS = 20
-MAX_BEGINNING_CHARS = 80
-MAX_SOURCES = 10_000
-MAX_QUERY_CHARS = 10_000
+from pikobot.store.threads import ThreadId
 
 _ONE_AT_A_TIME = threading.Lock()
-
-Scopes = Collection[ScopeId] | None
-"""The scopes that may be touched directly; None is the operator's: all. What depends on them goes everywhere."""
-
-
-@dataclass(frozen=True)
-class ForgetTarget:
-    """What to forget: exactly one of the four. ``text`` is a literal in any case; threads go by public id."""
-
-    sources: tuple[str, ...] = ()
-    thread: str | None = None
-    text: str | None = None
-    last_exchange: str | None = None
-
-    def __post_init__(self) -> None:
-        given = [self.sources, self.thread, self.text, self.last_exchange]
-        if sum(bool(value) for value in given) != 1:
-            raise InvalidParams(
-                "name exactly one thing to forget: sources, a thread, a text or a last exchange"
-            )
-        if self.text is not None and not self.text.strip():
-            raise InvalidParams("the text to forget is empty")
-
-
-class PreviewItem(NamedTuple):
-    """One source that would go; ``said`` is the time in the source's own offset."""
-
-    id: str
-    role: str
-    speaker: str
-    said: str
-    beginning: str
-
-
-@dataclass(frozen=True)
-class ForgetPreview:
-    """What would go: ``direct`` sources that were asked for, ``derived`` ones that were made from them.
-
-    ``items`` are the first twenty, direct ones first. The token stands for a text search (`forget_rpc`).
-    """
-
-    target: ForgetTarget
-    scope_ids: frozenset[ScopeId] | None
-    token: str
-    items: tuple[PreviewItem, ...]
-    direct: int
-    derived: int
-    already_erased: int
-    source_ids: tuple[str, ...]
-
-    @property
-    def total(self) -> int:
-        return self.direct + self.derived
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "status": "preview",
-            "token": self.token,
-            "direct": self.direct,
-            "derived": self.derived,
-            "total": self.total,
-            "alreadyErased": self.already_erased,
-            "items": [item._asdict() for item in self.items],
-        }
 
 
 @dataclass(frozen=True)
@@ -121,10 +47,23 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class _Resolved:
-    sources: list[SourceId]
-    threads: list[ThreadId]
-    already_erased: int = 0
+class _Order:
+    """What is to be erased: a target in the scopes, and with a token only if that is what was shown.
+
+    ``resolved`` is what a literal means, looked for beforehand: reading every text would hold up all writing.
+    """
+
+    target: ForgetTarget
+    scopes: Scopes
+    token: str | None
+    resolved: Resolved | None
+
+
+class _Nothing(Enum):
+    """Why a commit has erased nothing."""
+
+    LEFT = "left"
+    CHANGED = "changed"
 
 
 @dataclass(frozen=True)
@@ -136,57 +75,47 @@ class Committed:
     position: int
 
 
-def preview(db: Database, target: ForgetTarget, scope_ids: Scopes = None) -> ForgetPreview:
-    """Show what forgetting would take. Changes nothing.
-
-    Raises `NotFound` for an id that never was or is out of the scopes; a text that nothing holds is an empty
-    preview, so are ids that are erased already.
-    """
-    scopes = None if scope_ids is None else frozenset(scope_ids)
-    with db.read() as conn:
-        newest = targets.find_newest(conn)
-        resolved = _resolve(conn, target, scopes, newest)
-        closed = closure.closure_of(conn, resolved.sources)
-        asked = set(resolved.sources)
-        derived = [source_id for source_id in closed if source_id not in asked]
-        glances = targets.glance_at(
-            conn, [*resolved.sources, *derived][:MAX_ITEMS], max_chars=MAX_BEGINNING_CHARS
-        )
-        items = tuple(
-            PreviewItem(
-                glance.public_id,
-                glance.role,
-                glance.speaker,
-                iso_time(glance.said_at_ms, glance.utc_offset_min),
-                glance.beginning,
-            )
-            for glance in glances
-        )
-        return ForgetPreview(
-            target=target,
-            scope_ids=scopes,
-            token=_token(conn, target, scopes, newest),
-            items=items,
-            direct=len(asked),
-            derived=len(derived),
-            already_erased=resolved.already_erased,
-            source_ids=targets.public_ids_of(conn, resolved.sources),
-        )
-
-
 def forget(
-    db: Database, ledger_path: Path, what: ForgetPreview | Sequence[str], scope_ids: Scopes = None
-) -> Receipt | AlreadyErased:
-    """Erase a preview, or sources by public id, with everything that was made from them.
+    db: Database,
+    ledger_path: Path,
+    what: ForgetPreview | ForgetTarget | Sequence[str],
+    scope_ids: Scopes = None,
+    *,
+    token: str | None = None,
+) -> Receipt | AlreadyErased | Changed:
+    """Erase what was previewed, a target, or sources by public id, with everything that was made from them.
 
-    Scans the directory of the ledger. The scopes of a preview are those it was made with. Raises `NotFound`
-    for an id that never was or is out of the scopes, and for an empty preview; nothing has changed then.
+    A preview is erased in the scopes that it was made with, and like a target with a ``token`` only if what would go
+    is still what was shown. Scans the directory of the ledger. Raises what `resolve` raises, and `NotFound` when there
+    is nothing to erase and nothing of it was; nothing has changed then.
     """
-    if not isinstance(what, ForgetPreview):
-        target = ForgetTarget(sources=tuple(what))
-        what = preview(db, target, scope_ids)
-    receipt = erase(db, ledger_path, lambda: db.perform(_erase, what))
-    return _nothing_left(what) if receipt is None else receipt
+    if isinstance(what, ForgetPreview):
+        target, scope_ids, token = what.target, what.scope_ids, what.token
+    else:
+        target = what if isinstance(what, ForgetTarget) else ForgetTarget(sources=tuple(what))
+    resolved = None
+    if target.words:
+        with db.read() as conn:
+            resolved = resolve(conn, target, scope_ids)
+    order = _Order(target, scope_ids, token, resolved)
+    nothing: list[_Nothing] = []
+    erased_before: list[int] = []
+
+    def commit() -> Committed | None:
+        done, already = db.perform(_erase, order)
+        erased_before.append(already)
+        if isinstance(done, Committed):
+            return done
+        nothing.append(done)
+        return None
+
+    receipt = erase(db, ledger_path, commit)
+    if receipt is None:
+        return Changed() if nothing == [_Nothing.CHANGED] else _nothing_left(what, *erased_before)
+    if not target.words:
+        return receipt
+    with db.read() as conn:
+        return replace(receipt, labels=labels_left(conn, target, scope_ids, (), ()))
 
 
 def erase(db: Database, ledger_path: Path, commit: Callable[[], Committed | None]) -> Receipt | None:
@@ -235,66 +164,33 @@ def finish_interrupted(db: Database, ledger_path: Path) -> Finished:
         return Finished(reconciled, True, problem)
 
 
-def _resolve(conn: Connection, target: ForgetTarget, scopes: Scopes, newest: str | None) -> _Resolved:
-    if target.sources:
-        return _resolve_sources(conn, target.sources, scopes)
-    if target.text is not None:
-        up_to = targets.find_ids(conn, [newest] if newest else [], None)
-        if newest is None or newest not in up_to:
-            return _Resolved([], [])
-        found = targets.find_containing(conn, target.text, scopes, up_to=up_to[newest])
-        return _Resolved(found, [])
-    public_id = target.thread or target.last_exchange or ""
-    thread = _find_thread(conn, public_id, scopes)
-    if thread is None:
-        return _Resolved([], [], already_erased=1)
-    if target.last_exchange is not None:
-        return _Resolved(targets.find_last_exchange(conn, thread.id), [])
-    return _Resolved(closure.sources_of_thread(conn, thread.id), [thread.id])
-
-
-def _resolve_sources(conn: Connection, public_ids: Sequence[str], scopes: Scopes) -> _Resolved:
-    wanted = list(dict.fromkeys(public_ids))
-    found = targets.find_ids(conn, wanted, scopes)
-    missing = [public_id for public_id in wanted if public_id not in found]
-    for public_id in missing:
-        if not erasures.is_erased(conn, public_id):
-            raise NotFound(
-                f"source {_shown(public_id)} does not exist; `pikobot rpc memory.list` lists sources"
-            )
-    return _Resolved(list(found.values()), [], len(missing))
-
-
-def _find_thread(conn: Connection, public_id: str, scopes: Scopes) -> Thread | None:
-    """The thread; None when it was erased."""
-    thread = find_thread_by_public_id(conn, public_id)
-    if thread is not None and (scopes is None or thread.scope_id in scopes):
-        return thread
-    if thread is None and erasures.is_erased(conn, public_id):
-        return None
-    raise NotFound(f"thread {_shown(public_id)} does not exist; `pikobot rpc threads.list` lists threads")
-
-
-def _erase(db: Database, what: ForgetPreview) -> Committed | None:
-    """The one commit; None when nothing of the preview is left."""
+def _erase(db: Database, order: _Order) -> tuple[Committed | _Nothing, int]:
+    """The one commit, or why there was none; and how many of the ids that were asked for are erased already."""
     now_ms = db.clock.now_ms()
     with db.write("forget") as tx:
-        asked = list(targets.find_ids(tx, what.source_ids, what.scope_ids).values())
-        threads: list[ThreadId] = []
-        if what.target.thread is not None:
-            resolved = _resolve(tx, what.target, what.scope_ids, None)
-            asked, threads = [*asked, *resolved.sources], resolved.threads
-        closed = closure.closure_of(tx, asked)
-        if not closed and not threads:
-            return None
-        return remove_closure(tx, closed, thread_ids=threads, now_ms=now_ms)
+        resolved = order.resolved or resolve(tx, order.target, order.scopes)
+        closed = closure.closure_of(tx, [*resolved.sources, *resolved.along])
+        if not closed and not resolved.threads:
+            return _Nothing.LEFT, resolved.already_erased
+        if order.token is not None:
+            token = token_of(tx, resolved, shown_sources(tx, resolved))
+            if not hmac.compare_digest(token.encode(), order.token.encode()):
+                return _Nothing.CHANGED, resolved.already_erased
+        done = remove_closure(tx, closed, thread_ids=resolved.threads, now_ms=now_ms)
+        facts = erasures.append(tx, resolved.facts, at_ms=now_ms)
+        if facts:
+            tombstones = (*done.removed.tombstones, *resolved.facts)
+            done = replace(
+                done, removed=replace(done.removed, tombstones=tombstones), position=facts[-1].position
+            )
+        return done, resolved.already_erased
 
 
-def _nothing_left(what: ForgetPreview) -> AlreadyErased:
-    erased = what.already_erased + what.direct
-    if not erased:
+def _nothing_left(what: ForgetPreview | ForgetTarget | Sequence[str], already_erased: int) -> AlreadyErased:
+    shown = what.total + what.already_erased if isinstance(what, ForgetPreview) else 0
+    if not shown and not already_erased:
         raise NotFound("nothing that is retained matches; nothing was forgotten")
-    return AlreadyErased(erased)
+    return AlreadyErased(max(shown, already_erased))
 
 
 def _truncate_wal(db: Database) -> bool:
@@ -336,67 +232,3 @@ def _remove_traces(db: Database) -> str | None:
 def _finish(db: Database) -> None:
     with db.write("finish forgetting") as tx:
         erasures.clear_unfinished(tx)
-
-
-def _token(conn: Connection, target: ForgetTarget, scopes: Scopes, newest: str | None) -> str:
-    """Binds a target to the state in which it was previewed; nobody else can make one."""
-    bound = [
-        list(target.sources),
-        target.thread,
-        target.text,
-        target.last_exchange,
-        None if scopes is None else sorted(scopes),
-        newest,
-    ]
-    mac = hmac.new(identity_key(conn), b"forget\0" + json.dumps(bound).encode(), "sha256")
-    return f"{newest or ''}.{mac.hexdigest()}"
-
-
-def confirmed(db: Database, target: ForgetTarget, token: str, scope_ids: Scopes = None) -> ForgetPreview:
-    """The preview that a token stands for, without what was said since.
-
-    Raises `InvalidParams` when the token is of another target or too old to be understood.
-    """
-    newest = token.rpartition(".")[0] or None
-    scopes = None if scope_ids is None else frozenset(scope_ids)
-    with db.read() as conn:
-        if not hmac.compare_digest(_token(conn, target, scopes, newest).encode(), token.encode()) or (
-            newest is not None and not targets.find_ids(conn, [newest], None)
-        ):
-            raise InvalidParams("token: not of this preview, or out of date; preview again with dryRun")
-        resolved = _resolve(conn, target, scopes, newest)
-        ids = targets.public_ids_of(conn, resolved.sources)
-    return ForgetPreview(target, scopes, token, (), len(ids), 0, resolved.already_erased, ids)
-
-
-def _shown(public_id: str) -> str:
-    return ascii(public_id[:MAX_BEGINNING_CHARS])
-
-
-class ForgetParams(Params):
-    """Parameters of ``memory.forget``: one of sources, thread and query; a query needs the token of its dry run."""
-
-    sources: Annotated[list[Name], Field(min_length=1, max_length=MAX_SOURCES)] | None = None
-    thread: Name | None = None
-    query: (
-        Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARS), AfterValidator(storable)] | None
-    ) = None
-    token: Name | None = None
-    dry_run: bool = Field(default=False, alias="dryRun")
-
-
-def forget_rpc(db: Database, ledger_path: Path, given: ForgetParams) -> dict[str, object]:
-    """``memory.forget`` for the operator, who may forget in every scope: a preview, a receipt or "alreadyErased".
-
-    Raises `InvalidParams`, and what `preview` and `forget` raise. Blocks until the erasure is proved.
-    """
-    target = ForgetTarget(tuple(given.sources or ()), given.thread, given.query)
-    if given.dry_run:
-        return preview(db, target).as_json()
-    if given.query is None:
-        return forget(db, ledger_path, preview(db, target)).as_json()
-    if given.token is None:
-        raise InvalidParams(
-            "token: a query is forgotten with the token of its preview; ask with dryRun first"
-        )
-    return forget(db, ledger_path, confirmed(db, target, given.token)).as_json()

@@ -5,12 +5,19 @@ from typing import Literal
 
 from pikobot.memory.byte_scan import ScanReport
 from pikobot.store.closure import Removed
+from pikobot.store.targets import Labels
 
 Language = Literal["en", "zh"]
+
+MAX_LABELS_SHOWN = 3
 
 _TABLES = {
     "sources": ("sources with their index rows", "来源（连同索引）"),
     "media": ("attachments", "附件"),
+    "facts": ("facts learned from them", "由此得出的事实"),
+    "fact_tags": ("tags", "标签"),
+    "entities": ("names of people and things", "人和事物的名称"),
+    "vectors": ("vectors", "向量"),
     "source_dependencies": ("links between sources", "来源之间的关联"),
     "run_sources": ("citations", "引用记录"),
     "run_transcript": ("messages of tool transcripts", "工具调用记录"),
@@ -32,15 +39,21 @@ class AlreadyErased:
         return ["已经忘记过了。" if language == "zh" else "Already forgotten."]
 
 
+@dataclass(frozen=True)
+class Changed:
+    """What would go is not what was shown any more, so nothing was erased: an expected outcome."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """What went from where, and the proof."""
+    """What went from where, and the proof. ``labels`` are names that hold the text that was asked for, and stay."""
 
     removed: Removed
     is_wal_truncated: bool
     is_rewritten: bool
     ledger_position: int
     scan: ScanReport
+    labels: Labels | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -52,7 +65,7 @@ class Receipt:
         return len(self.removed.tombstones)
 
     def as_json(self) -> dict[str, object]:
-        return {
+        receipt: dict[str, object] = {
             "status": "erased",
             "erasedIds": self.erased_ids,
             "removed": {table: count for table, count in self.removed.rows.items() if count},
@@ -63,17 +76,21 @@ class Receipt:
             "scan": self.scan.as_json(),
             "clean": self.is_clean,
         }
+        return receipt if self.labels is None else receipt | {"names": labels_as_json(self.labels)}
 
     def render_lines(self, language: Language = "en") -> list[str]:
-        """A few lines for people, without line ends."""
+        """A table of what went, and a few lines for people, without line ends."""
         chinese = language == "zh"
         column = 1 if chinese else 0
         counts = [
-            f"{self.removed.rows[table]} {names[column]}"
+            (self.removed.rows[table], names[column])
             for table, names in _TABLES.items()
             if self.removed.rows.get(table)
         ]
-        lines = ["已忘记：" + "，".join(counts) if chinese else "Forgotten: " + ", ".join(counts)]
+        width = max((len(str(count)) for count, _ in counts), default=0)
+        lines = ["已忘记：" if chinese else "Forgotten:"]
+        lines += [f"  {count:>{width}}  {name}" for count, name in counts]
+        lines += [] if self.labels is None else label_lines(self.labels, language)
         lines += self._runs_line(chinese)
         lines.append(self._scan_line(chinese))
         lines += self._problems(chinese)
@@ -118,3 +135,47 @@ class Receipt:
             f"无法检查：{problem}" if chinese else f"Not checked: {problem}"
             for problem in self.scan.unreadable
         ]
+
+
+def labels_as_json(labels: Labels) -> dict[str, object]:
+    return {
+        "threads": {
+            "total": labels.thread_count,
+            "items": [{"id": public_id, "name": name} for public_id, name in labels.threads],
+        },
+        "externalIds": {
+            "total": labels.external_id_count,
+            "items": [{"id": public_id, "externalId": name} for public_id, name in labels.external_ids],
+        },
+    }
+
+
+def label_lines(labels: Labels, language: Language) -> list[str]:
+    """That names stay which hold what was asked for, and how each of them can be removed."""
+    chinese = language == "zh"
+    threads, ids = (
+        _listed([f"“{name}” ({command} {public_id})" for public_id, name in known[:MAX_LABELS_SHOWN]], total)
+        for known, total, command in (
+            (labels.threads, labels.thread_count, "/忘记" if chinese else "/forget"),
+            (labels.external_ids, labels.external_id_count, "/忘记" if chinese else "/forget"),
+        )
+    )
+    lines = []
+    if labels.thread_count:
+        lines.append(
+            f"话题名称中仍有该文字，删除话题才会消失：{threads}"
+            if chinese
+            else f"The name of a conversation keeps it until the conversation is forgotten: {threads}"
+        )
+    if labels.external_id_count:
+        lines.append(
+            f"外部编号中仍有该文字，删除该来源才会消失：{ids}"
+            if chinese
+            else f"An id from outside keeps it until its source is forgotten: {ids}"
+        )
+    return lines
+
+
+def _listed(names: list[str], total: int) -> str:
+    more = total - len(names)
+    return ", ".join(names) + (f" … +{more}" if more else "")

@@ -57,6 +57,12 @@ def owner_scopes(conn: Connection) -> list[ScopeId]:
     return [ScopeId(row[0]) for row in rows]
 
 
+def scopes_of_workspace(conn: Connection, workspace: str) -> list[ScopeId]:
+    """Every scope of a workspace in which anything was ever stored."""
+    rows = conn.execute("SELECT id FROM scopes WHERE workspace = ? ORDER BY id", (workspace,))
+    return [ScopeId(row[0]) for row in rows]
+
+
 def find_scope(conn: Connection, scope: Scope) -> ScopeId | None:
     row = conn.execute(
         "SELECT id FROM scopes WHERE (kind, workspace, bot, chat, user_or_topic) = (?, ?, ?, ?, ?)",

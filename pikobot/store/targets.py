@@ -1,16 +1,64 @@
-"""What somebody may ask to forget: sources by id, by a literal in their text, or at the end of a thread.
+"""What somebody may ask to forget: sources and facts by id, by what they hold, by when and where they were said.
 
-Expired sources are found too: until they are pruned they can be forgotten like any other.
+Expired sources are found too: until they are pruned they can be forgotten like any other. A fact is found with the
+sources that it quotes, for those say it.
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pikobot.store.connection import Connection
+from pikobot.store.facts import FactId
 from pikobot.store.scopes import ScopeId
-from pikobot.store.sources import SourceId
+from pikobot.store.sources import Role, SourceId
 from pikobot.store.threads import ThreadId
+
+Holder = Literal["text", "speaker", "fact"]
+"""Where a literal was found: in what was said, in who said it, in what was learned from it."""
+
+# Speakers that nobody has named: their names are not what somebody looks for.
+UNNAMED_SPEAKERS = ("owner", "pikobot", "assistant", "participant")
+UNNAMED_SUBJECTS = ("owner", "assistant")
+
+_IN_BOUNDS = """
+    (:scopes IS NULL OR s.scope_id IN (SELECT value FROM json_each(:scopes)))
+    AND (:thread IS NULL OR s.thread_id = :thread)
+    AND (:role IS NULL OR s.role = :role)
+    AND (:from_ms IS NULL OR s.said_at_ms >= :from_ms)
+    AND (:to_ms IS NULL OR s.said_at_ms < :to_ms)
+"""
+_FACTS_HOLDING = """
+    SELECT id FROM facts
+    WHERE contains_folded(text, :folded) OR (value IS NOT NULL AND contains_folded(value, :folded))
+      OR (subject NOT IN (SELECT value FROM json_each(:subjects)) AND contains_folded(subject, :folded))
+    UNION SELECT fact_id FROM fact_tags WHERE contains_folded(tag, :folded)
+    UNION SELECT fact_id FROM entity_aliases WHERE contains_folded(folded, :folded)
+    UNION SELECT fe.fact_id FROM entities AS n CROSS JOIN fact_entities AS fe ON fe.entity_id = n.id
+        WHERE contains_folded(n.name, :folded)
+"""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Which sources are meant: of these scopes (None: all), said in [from_ms, to_ms), in a thread, by a role."""
+
+    scope_ids: Collection[ScopeId] | None = None
+    thread_id: ThreadId | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    role: Role | None = None
+
+    @property
+    def bindings(self) -> dict[str, int | str | None]:
+        return {
+            "scopes": _json(self.scope_ids),
+            "thread": self.thread_id,
+            "role": self.role,
+            "from_ms": self.from_ms,
+            "to_ms": self.to_ms,
+        }
 
 
 @dataclass(frozen=True)
@@ -23,6 +71,36 @@ class SourceGlance:
     said_at_ms: int
     utc_offset_min: int
     beginning: str
+
+
+@dataclass(frozen=True)
+class FactGlance:
+    """As much of a fact as somebody needs to recognise it."""
+
+    public_id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class FactTarget:
+    """A fact as it is forgotten: every row that states the same, and the sources that they quote."""
+
+    public_ids: tuple[str, ...]
+    identity: bytes
+    source_ids: tuple[SourceId, ...]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Names that hold a literal and are nothing that was said: of threads, and ids given from outside.
+
+    The first few of each, as (public id, name), and how many there are.
+    """
+
+    threads: tuple[tuple[str, str], ...] = ()
+    external_ids: tuple[tuple[str, str], ...] = ()
+    thread_count: int = 0
+    external_id_count: int = 0
 
 
 def find_ids(
@@ -43,20 +121,95 @@ def find_ids(
     return found
 
 
-def find_containing(
-    conn: Connection, literal: str, scope_ids: Collection[ScopeId] | None, *, up_to: SourceId
-) -> list[SourceId]:
-    """Sources up to an id whose text contains the literal in any case; reads every text of the scopes."""
+def find_facts(
+    conn: Connection, public_ids: Iterable[str], scope_ids: Collection[ScopeId] | None
+) -> dict[str, FactTarget]:
+    """The facts of those public ids in the scopes (None: all), those that exist, each with all that says the same."""
+    found = {}
+    for public_id in public_ids:
+        row = conn.execute(
+            """
+            SELECT scope_id, identity FROM facts
+            WHERE public_id = :id AND (:scopes IS NULL OR scope_id IN (SELECT value FROM json_each(:scopes)))
+            """,
+            {"id": public_id, "scopes": _json(scope_ids)},
+        ).fetchone()
+        if row is not None:
+            same = [
+                (FactId(each[0]), str(each[1]))
+                for each in conn.execute(
+                    "SELECT id, public_id FROM facts WHERE scope_id = ? AND identity = ? ORDER BY id", row
+                )
+            ]
+            quoted = sources_of_facts(conn, [fact_id for fact_id, _ in same])
+            found[public_id] = FactTarget(tuple(name for _, name in same), bytes(row[1]), tuple(quoted))
+    return found
+
+
+def sources_of_facts(conn: Connection, fact_ids: Iterable[FactId]) -> list[SourceId]:
+    """The sources that the facts quote; what they only need as context says nothing of them."""
     rows = conn.execute(
         """
-        SELECT id FROM sources
-        WHERE id <= :up_to AND (:scopes IS NULL OR scope_id IN (SELECT value FROM json_each(:scopes)))
-          AND contains_folded(text, :folded)
-        ORDER BY id
+        SELECT DISTINCT source_id FROM fact_evidence
+        WHERE fact_id IN (SELECT value FROM json_each(?)) ORDER BY source_id
         """,
-        {"up_to": up_to, "scopes": _json(scope_ids), "folded": literal.casefold()},
+        (json.dumps(list(fact_ids)),),
     )
     return [SourceId(row[0]) for row in rows]
+
+
+def find_in(conn: Connection, bounds: Bounds) -> list[SourceId]:
+    """All sources in the bounds."""
+    rows = conn.execute(f"SELECT s.id FROM sources AS s WHERE {_IN_BOUNDS} ORDER BY s.id", bounds.bindings)
+    return [SourceId(row[0]) for row in rows]
+
+
+def find_holding(conn: Connection, literals: Sequence[str], bounds: Bounds) -> dict[SourceId, Holder]:
+    """Sources in the bounds that hold every one of the literals in any case, with where the first one stands.
+
+    A source holds a literal in its text, in the name of its speaker, or in what a fact that quotes it says or names.
+    Reads every text of the scopes.
+    """
+    found: dict[SourceId, Holder] | None = None
+    for literal in literals:
+        holders = _holders(conn, literal.casefold(), bounds)
+        found = (
+            holders if found is None else {each: where for each, where in found.items() if each in holders}
+        )
+    return found or {}
+
+
+def find_labels(
+    conn: Connection,
+    literal: str,
+    scope_ids: Collection[ScopeId] | None,
+    *,
+    without: Collection[str],
+    at_most: int,
+) -> Labels:
+    """Names of threads and ids from outside that hold the literal in any case, but for those of the public ids."""
+    bindings = {"scopes": _json(scope_ids), "folded": literal.casefold()}
+    threads = conn.execute(
+        """
+        SELECT public_id, key FROM threads
+        WHERE key IS NOT NULL AND contains_folded(key, :folded)
+          AND (:scopes IS NULL OR scope_id IN (SELECT value FROM json_each(:scopes)))
+        ORDER BY id
+        """,
+        bindings,
+    )
+    left = [(str(row[0]), str(row[1])) for row in threads if row[0] not in without]
+    external = conn.execute(
+        """
+        SELECT public_id, external_id FROM sources
+        WHERE external_id IS NOT NULL AND contains_folded(external_id, :folded)
+          AND (:scopes IS NULL OR scope_id IN (SELECT value FROM json_each(:scopes)))
+        ORDER BY id
+        """,
+        bindings,
+    )
+    ids = [(str(row[0]), str(row[1])) for row in external if row[0] not in without]
+    return Labels(tuple(left[:at_most]), tuple(ids[:at_most]), len(left), len(ids))
 
 
 def find_last_exchange(conn: Connection, thread_id: ThreadId) -> list[SourceId]:
@@ -74,19 +227,13 @@ def find_last_exchange(conn: Connection, thread_id: ThreadId) -> list[SourceId]:
     return [SourceId(row[0]) for row in rows]
 
 
-def find_newest(conn: Connection) -> str | None:
-    """Public id of the source that was stored last."""
-    row = conn.execute("SELECT public_id FROM sources ORDER BY id DESC LIMIT 1").fetchone()
-    return None if row is None else str(row[0])
-
-
-def public_ids_of(conn: Connection, source_ids: Iterable[SourceId]) -> tuple[str, ...]:
-    """Public ids in the order of the ids."""
+def fingerprints_of(conn: Connection, source_ids: Iterable[SourceId]) -> list[tuple[str, bytes]]:
+    """Public id and hash of the text of each, in the order of the ids."""
     rows = conn.execute(
-        "SELECT public_id FROM sources WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
+        "SELECT public_id, content_hash FROM sources WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
         (json.dumps(list(source_ids)),),
     )
-    return tuple(row[0] for row in rows)
+    return [(str(row[0]), bytes(row[1])) for row in rows]
 
 
 def glance_at(conn: Connection, source_ids: Iterable[SourceId], *, max_chars: int) -> list[SourceGlance]:
@@ -103,6 +250,64 @@ def glance_at(conn: Connection, source_ids: Iterable[SourceId], *, max_chars: in
         if row is not None:
             glances.append(SourceGlance(*row))
     return glances
+
+
+def glance_at_facts(conn: Connection, fact_ids: Iterable[FactId], *, max_chars: int) -> list[FactGlance]:
+    """The facts in the order given, their texts cut."""
+    glances = []
+    for fact_id in fact_ids:
+        row = conn.execute(
+            "SELECT public_id, substr(text, 1, ?) FROM facts WHERE id = ?", (max_chars, fact_id)
+        ).fetchone()
+        if row is not None:
+            glances.append(FactGlance(*row))
+    return glances
+
+
+def emptied_threads(conn: Connection, source_ids: Collection[SourceId]) -> list[tuple[str, str | None]]:
+    """Threads of which no source is left without these, as (public id, name), in the order they were made."""
+    rows = conn.execute(
+        """
+        WITH gone (id) AS (SELECT value FROM json_each(?)),
+            touched (id, count) AS (
+                SELECT s.thread_id, count(*) FROM gone CROSS JOIN sources AS s ON s.id = gone.id GROUP BY s.thread_id
+            )
+        SELECT t.public_id, t.key FROM touched CROSS JOIN threads AS t ON t.id = touched.id
+        WHERE touched.count = (SELECT count(*) FROM sources AS s WHERE s.thread_id = t.id)
+        ORDER BY t.id
+        """,
+        (json.dumps(list(source_ids)),),
+    )
+    return [(str(row[0]), row[1]) for row in rows]
+
+
+def _holders(conn: Connection, folded: str, bounds: Bounds) -> dict[SourceId, Holder]:
+    found: dict[SourceId, Holder] = {}
+    bindings = {**bounds.bindings, "folded": folded, "unnamed": json.dumps(UNNAMED_SPEAKERS)}
+    rows = conn.execute(
+        f"""
+        SELECT s.id, contains_folded(s.text, :folded) FROM sources AS s
+        WHERE {_IN_BOUNDS} AND (
+            contains_folded(s.text, :folded) OR (
+                s.speaker NOT IN (SELECT value FROM json_each(:unnamed)) AND contains_folded(s.speaker, :folded)
+            )
+        )
+        ORDER BY s.id
+        """,
+        bindings,
+    )
+    for source_id, is_in_text in rows:
+        found[SourceId(source_id)] = "text" if is_in_text else "speaker"
+    rows = conn.execute(
+        f"""
+        SELECT DISTINCT s.id FROM fact_evidence AS e CROSS JOIN sources AS s ON s.id = e.source_id
+        WHERE e.fact_id IN ({_FACTS_HOLDING}) AND {_IN_BOUNDS} ORDER BY s.id
+        """,
+        {**bindings, "subjects": json.dumps(UNNAMED_SUBJECTS)},
+    )
+    for (source_id,) in rows:
+        found.setdefault(SourceId(source_id), "fact")
+    return found
 
 
 def _json(scope_ids: Collection[ScopeId] | None) -> str | None:

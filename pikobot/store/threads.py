@@ -4,6 +4,8 @@ A thread belongs to a scope. A channel finds it again by its key (the name given
 conversation's name, later a Telegram topic); a thread without a key is reached by its public id alone.
 """
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NewType
 
@@ -48,6 +50,21 @@ def find_thread_by_key(conn: Connection, scope_id: ScopeId, key: str) -> Thread 
 
 def find_thread_by_public_id(conn: Connection, public_id: str) -> Thread | None:
     return _one(conn, "WHERE public_id = ?", (public_id,))
+
+
+def find_threads_by_key(conn: Connection, key: str) -> list[Thread]:
+    """The threads of that key in any scope, oldest first."""
+    rows = conn.execute("SELECT id, public_id, scope_id, key FROM threads WHERE key = ? ORDER BY id", (key,))
+    return [Thread(ThreadId(row[0]), row[1], ScopeId(row[2]), row[3]) for row in rows]
+
+
+def threads_of_scopes(conn: Connection, scope_ids: Iterable[ScopeId]) -> list[ThreadId]:
+    """All threads of the scopes."""
+    rows = conn.execute(
+        "SELECT id FROM threads WHERE scope_id IN (SELECT value FROM json_each(?)) ORDER BY id",
+        (json.dumps(list(scope_ids)),),
+    )
+    return [ThreadId(row[0]) for row in rows]
 
 
 def load_thread(conn: Connection, thread_id: ThreadId) -> Thread:

@@ -16,7 +16,9 @@ from pikobot.agent.runs import Claimed, Result
 from pikobot.errors import InvalidParams
 from pikobot.memory.assertions import Assertion, CurrentMessage, Statement, correct, remember
 from pikobot.memory.basics import MAX_BLOCK_CHARS
-from pikobot.memory.forget import ForgetTarget, forget, preview
+from pikobot.memory.forget import forget
+from pikobot.memory.forget_preview import preview
+from pikobot.memory.forget_target import ForgetTarget
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from pikobot.store.scopes import Scope, find_scope, owner_scope
@@ -224,7 +226,7 @@ def test_an_answer_depends_on_what_was_at_hand_and_goes_with_it(tmp_path: Path) 
 def erase(db: Database, tmp_path: Path, text: str) -> None:
     ledger = tmp_path / "erasures.jsonl"
     ledger.touch(mode=0o600)
-    forget(db, ledger, preview(db, ForgetTarget(text=text), None))
+    forget(db, ledger, preview(db, ForgetTarget(words=(text,)), None))
 
 
 def test_forgetting_what_is_at_hand_fences_the_run_and_the_next_try_does_without(tmp_path: Path) -> None:

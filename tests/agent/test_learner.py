@@ -10,7 +10,9 @@ from pikobot.agent import runs
 from pikobot.agent.runs import Result
 from pikobot.memory.assertions import Assertion, Statement, remember
 from pikobot.memory.extract import FIRST_RETRY_MS, HOUR_MS, MAX_CLAIMS
-from pikobot.memory.forget import ForgetTarget, forget, preview
+from pikobot.memory.forget import forget
+from pikobot.memory.forget_preview import preview
+from pikobot.memory.forget_target import ForgetTarget
 from pikobot.store.connection import Database
 from pikobot.store.extraction_jobs import requeue
 from pikobot.store.leases import State
@@ -433,7 +435,7 @@ def test_what_is_edited_between_load_and_commit_stores_nothing_and_is_learned_an
 def erase(db: Database, tmp_path: Path, text: str) -> None:
     ledger = tmp_path / "erasures.jsonl"
     ledger.touch(mode=0o600)
-    forget(db, ledger, preview(db, ForgetTarget(text=text), None))
+    forget(db, ledger, preview(db, ForgetTarget(words=(text,)), None))
 
 
 def test_what_is_forgotten_between_load_and_commit_is_never_stored(tmp_path: Path) -> None:

@@ -10,20 +10,13 @@ from pikobot.errors import InvalidParams, NotFound, PikobotError
 from pikobot.memory import forget as forgetting
 from pikobot.memory import ledger
 from pikobot.memory.byte_scan import Find, ScanReport
-from pikobot.memory.forget import (
-    Finished,
-    ForgetParams,
-    ForgetTarget,
-    PreviewItem,
-    confirmed,
-    finish_interrupted,
-    forget,
-    forget_rpc,
-    preview,
-)
+from pikobot.memory.forget import Finished, finish_interrupted, forget
+from pikobot.memory.forget_preview import PreviewItem, preview
+from pikobot.memory.forget_rpc import ForgetParams, forget_rpc
+from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.ledger import Reconciled, check
 from pikobot.memory.params import validated
-from pikobot.memory.receipts import AlreadyErased, Receipt
+from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
 from pikobot.store import erasures, leases
 from pikobot.store.closure import Removed
 from pikobot.store.connection import Database
@@ -45,7 +38,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "erasures.jsonl"
 
 
-def receipt_of(outcome: Receipt | AlreadyErased) -> Receipt:
+def receipt_of(outcome: Receipt | AlreadyErased | Changed) -> Receipt:
     assert isinstance(outcome, Receipt)
     return outcome
 
@@ -144,14 +137,14 @@ def test_a_preview_shows_what_was_asked_for_first_and_then_what_follows(db: Data
 
 def test_a_preview_lists_twenty_and_counts_all(db: Database) -> None:
     say(db, *[f"note {n}" for n in range(30)])
-    shown = preview(db, ForgetTarget(text="NOTE"))
-    assert (len(shown.items), shown.total, len(shown.source_ids)) == (20, 30, 30)
+    shown = preview(db, ForgetTarget(words=("NOTE",)))
+    assert (len(shown.items), shown.total) == (20, 30)
 
 
 @pytest.mark.parametrize("text", ["里斯", "lisbon", "LISBON", "sbo"])
 def test_a_text_is_found_as_a_literal_in_any_case(db: Database, path: Path, text: str) -> None:
     say(db, "I moved to Lisbon 我搬到里斯本了", "something else")
-    receipt_of(forget(db, path, preview(db, ForgetTarget(text=text))))
+    receipt_of(forget(db, path, preview(db, ForgetTarget(words=(text,)))))
     assert read(db, "SELECT text FROM sources") == [("something else",)]
 
 
@@ -182,22 +175,33 @@ def test_the_last_exchange_is_the_last_request_and_its_answer(db: Database, path
     ]
 
 
-def test_a_stale_preview_takes_what_was_made_of_it_meanwhile(db: Database, path: Path) -> None:
+def test_what_was_previewed_goes_as_it_was_shown_or_not_at_all(db: Database, path: Path) -> None:
     one = exchange(db, "my code is 4711", "noted")
-    shown = preview(db, ForgetTarget(text="4711"))
+    shown = preview(db, ForgetTarget(words=("4711",)))
     exchange(db, "my code?", "you said it", reads=[one.request], thread="b")
+    assert forget(db, path, shown) == Changed()
+    shown = preview(db, ForgetTarget(words=("4711",)))
     exchange(db, "4711 is not a code any more", thread="c")
-    assert receipt_of(forget(db, path, shown)).removed.rows["sources"] == 3
-    left = read(db, "SELECT text FROM sources ORDER BY id")
-    assert left == [("my code?",), ("4711 is not a code any more",)]
+    assert forget(db, path, shown) == Changed()
+    shown = preview(db, ForgetTarget(words=("4711",)))
+    write(
+        db,
+        lambda tx: tx.execute("UPDATE sources SET content_hash = randomblob(32) WHERE id = ?", (one.answer,)),
+    )
+    assert forget(db, path, shown) == Changed()
+    assert (path.exists(), read(db, "SELECT count(*) FROM erasures")) == (False, [(0,)])
+    shown = preview(db, ForgetTarget(words=("4711",)))
+    assert receipt_of(forget(db, path, shown)).removed.rows["sources"] == shown.total == 4
+    assert read(db, "SELECT text FROM sources ORDER BY id") == [("my code?",)]
 
 
-def test_a_thread_goes_with_what_was_said_after_its_preview(db: Database, path: Path) -> None:
+def test_a_thread_that_is_named_goes_with_what_was_said_by_then(db: Database, path: Path) -> None:
     exchange(db, "one", "two")
     thread = read(db, "SELECT public_id FROM threads")[0][0]
     shown = preview(db, ForgetTarget(thread=thread))
     exchange(db, "three", "four")
-    assert receipt_of(forget(db, path, shown)).erased_ids == 5
+    assert forget(db, path, shown) == Changed()
+    assert receipt_of(forget(db, path, ForgetTarget(thread="chat"))).erased_ids == 5
 
 
 def test_forgetting_again_says_so_and_changes_nothing(db: Database, path: Path) -> None:
@@ -235,15 +239,25 @@ def test_what_never_was_or_is_out_of_the_scopes_is_not_found(db: Database, path:
             preview(db, target, scopes)
     with pytest.raises(NotFound, match="source 'src_x' does not exist"):
         forget(db, path, [ours, "src_x"])
-    assert preview(db, ForgetTarget(text="theirs"), scopes).total == 0
+    assert preview(db, ForgetTarget(words=("theirs",)), scopes).total == 0
     with pytest.raises(NotFound, match="nothing that is retained matches"):
-        forget(db, path, preview(db, ForgetTarget(text="theirs"), scopes))
+        forget(db, path, preview(db, ForgetTarget(words=("theirs",)), scopes))
     assert read(db, "SELECT count(*) FROM sources") == [(2,)]
     assert not path.exists()
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"sources": ("a",), "thread": "b"}, {"text": " \n"}, {"text": "a", "last_exchange": "b"}]
+    "wrong",
+    [
+        {},
+        {"sources": ("a",), "thread": "b"},
+        {"facts": ("a",), "sources": ("b",)},
+        {"facts": ("a",), "from_": "2024-03-01"},
+        {"words": (" \n",)},
+        {"words": ("a",), "last_exchange": "b"},
+        {"thread": "a", "workspace": "b"},
+        {"from_": "2024-03-02", "to": "2024-03-01"},
+    ],
 )
 def test_a_target_is_exactly_one_thing(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidParams):
@@ -442,7 +456,7 @@ def test_many_sources_are_forgotten_at_once_without_a_trace(db: Database, path: 
 
 def test_two_threads_forgetting_at_once_leave_one_chain(db: Database, path: Path) -> None:
     names = say(db, *[f"secret number {n}" for n in range(6)])
-    outcomes: list[Receipt | AlreadyErased] = []
+    outcomes: list[Receipt | AlreadyErased | Changed] = []
     workers = [
         threading.Thread(target=lambda n=name: outcomes.append(forget(db, path, [n]))) for name in names * 2
     ]
@@ -484,23 +498,32 @@ def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:
         "clean": True,
     }
     assert receipt.render_lines() == [
-        "Forgotten: 2 sources with their index rows, 1 attachments, 1 threads",
+        "Forgotten:",
+        "  2  sources with their index rows",
+        "  1  attachments",
+        "  1  threads",
         "Answers under way: 1 cancelled, 2 begin again",
         "Checked: 3 files (4096 bytes) read for 7 fragments, 0 found; 1 texts too short to look for",
     ]
     assert receipt.render_lines("zh") == [
-        "已忘记：2 来源（连同索引），1 附件，1 话题",
+        "已忘记：",
+        "  2  来源（连同索引）",
+        "  1  附件",
+        "  1  话题",
         "正在进行的回答：1 个已取消，2 个将重新开始",
         "检查：读取 3 个文件（4096 字节），查找 7 个片段，发现 0 个；1 段文字太短，无法查找",
     ]
 
 
 def test_rpc_forgets_sources_and_threads_at_once_and_a_query_with_its_token(db: Database, path: Path) -> None:
-    [name, other] = say(db, "the code is 4711", "unrelated")
+    [name, other, _] = say(db, "the code is 4711", "unrelated", "the rest")
     assert asked(db, path, {"sources": [name], "dryRun": True})["total"] == 1
     shown = asked(db, path, {"query": "4711", "dryRun": True})
     assert (shown["status"], shown["direct"], len(shown["items"])) == ("preview", 1, 1)  # type: ignore[arg-type]  # a list
-    say(db, "4711 again")
+    [again] = say(db, "4711 again")
+    with pytest.raises(InvalidParams, match="what would go has changed since"):
+        asked(db, path, {"query": "4711", "token": shown["token"]})
+    assert asked(db, path, {"sources": [again]})["status"] == "erased"
     done = asked(db, path, {"query": "4711", "token": shown["token"]})
     assert (done["status"], done["removed"]) == ("erased", {"sources": 1})
     with pytest.raises(NotFound, match="nothing that is retained matches"):
@@ -515,16 +538,20 @@ def test_rpc_forgets_sources_and_threads_at_once_and_a_query_with_its_token(db: 
     ("params", "message"),
     [
         ([], "params: expected an object"),
-        ({}, "name exactly one thing to forget"),
+        ({}, "name one thing to forget"),
         ({"sources": []}, "sources: "),
-        ({"sources": ["a"], "thread": "b"}, "name exactly one thing"),
+        ({"sources": ["a"], "thread": "b"}, "name one thing"),
         ({"sources": [1]}, "sources.0: "),
         ({"query": "x"}, "token: a query is forgotten with the token of its preview"),
-        ({"query": "x", "token": "src_1.00"}, "token: not of this preview, or out of date"),
-        ({"query": "x", "token": "é"}, "token: not of this preview, or out of date"),
+        ({"query": "x", "token": "00"}, "token: it is not of this preview"),
+        ({"query": "x", "token": "é"}, "token: it is not of this preview"),
+        ({"thread": "t1", "token": "00"}, "token: it is not of this preview"),
+        ({"thread": "t1", "workspace": "main"}, "name one thing"),
+        ({"from": "March"}, "from: expected ISO 8601"),
+        ({"from": "2024-03-02", "to": "2024-03-01"}, "to: is before from"),
         ({"query": "a\0b", "dryRun": True}, "query: has a NUL"),
         ({"thread": "x", "dryRun": "yes"}, "dryRun: "),
-        ({"facts": ["f"]}, "facts: unknown key"),
+        ({"fact": ["f"]}, "fact: unknown key"),
     ],
 )
 def test_rpc_refuses_wrong_parameters_by_name(db: Database, path: Path, params: object, message: str) -> None:
@@ -534,11 +561,8 @@ def test_rpc_refuses_wrong_parameters_by_name(db: Database, path: Path, params: 
     assert read(db, "SELECT count(*) FROM sources") == [(1,)]
 
 
-def test_a_token_is_of_one_query_and_one_choice_of_scopes(db: Database) -> None:
-    say(db, "4711")
-    scope = write(db, ensure_scope, Scope("private", "main", "local", "terminal", "owner"))
-    token = preview(db, ForgetTarget(text="4711"), [scope]).token
-    assert confirmed(db, ForgetTarget(text="4711"), token, [scope]).direct == 1
-    for target, scopes in ((ForgetTarget(text="47"), [scope]), (ForgetTarget(text="4711"), None)):
-        with pytest.raises(InvalidParams, match="preview again with dryRun"):
-            confirmed(db, target, token, scopes)
+def test_a_token_stands_for_what_was_shown_and_for_nothing_else(db: Database, path: Path) -> None:
+    say(db, "4711", "47 more")
+    token = preview(db, ForgetTarget(words=("4711",))).token
+    assert forget(db, path, ForgetTarget(words=("47",)), token=token) == Changed()
+    assert isinstance(forget(db, path, ForgetTarget(words=("471",)), token=token), Receipt)

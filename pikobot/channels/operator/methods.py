@@ -24,7 +24,7 @@ from pikobot.memory import cursors
 from pikobot.memory.assertions import RememberParams, Statement, remember
 from pikobot.memory.embed import progress, usable_set
 from pikobot.memory.engines import Embedding, embedding_of
-from pikobot.memory.forget import ForgetParams, forget_rpc
+from pikobot.memory.forget_rpc import ForgetParams, forget_rpc
 from pikobot.memory.lineage import FactParams, read_fact
 from pikobot.memory.params import Cursor, Name, Params, validated
 from pikobot.memory.query_vectors import NOT_EMBEDDED, QueryEmbedder, search_memory

@@ -1,18 +1,23 @@
 """`/forget`: shows what would go, asks, erases, prints the receipt. Where nobody can be asked, --yes is the answer."""
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import Protocol
 
-from pikobot.channels.terminal.services import ForgetService
+from pikobot.channels.terminal.services import ForgetService, Receipt
 from pikobot.channels.terminal.slash import Command
 from pikobot.channels.terminal.wording import Wording
 from pikobot.errors import ExitCode, UsageError
-from pikobot.memory.forget import ForgetPreview, ForgetTarget
+from pikobot.memory.forget_preview import ForgetPreview
+from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.moments import parse_moment
+from pikobot.memory.receipts import Changed, label_lines
 
 MAX_ITEMS_SHOWN = 20
 
-_ID = re.compile(r"(?P<prefix>src|thr)_[A-Za-z0-9_-]{16,}\Z")
+_ID = re.compile(r"(?P<prefix>src|thr|fact)_[A-Za-z0-9_-]{16,}\Z")
+_RANGE_SIGNS = ("..", "到", "至")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": "』", "《": "》"}
 _WHOLE_THREAD = frozenset({"thread", "话题", "話題"})
 
@@ -42,18 +47,21 @@ async def forget(
 ) -> Forgotten:
     """Carry out one `/forget`. Nothing is erased without a yes, or --yes where nobody can be asked."""
     target = target_of(command.argument, thread_id, words)
-    preview = await service.preview(target)
-    if preview.total == 0:
-        dialog.say(words.nothing_to_forget)
-        return Forgotten(ExitCode.DONE if dialog.is_interactive else ExitCode.NOT_FOUND)
-    _show(preview, words, dialog)
-    if not dialog.is_interactive and not command.is_confirmed:
-        dialog.complain(words.forget_confirm_flag)
-        return Forgotten(ExitCode.FAILED)
-    if dialog.is_interactive and not await dialog.confirm(words.forget_question):
-        dialog.say(words.kept)
-        return Forgotten(ExitCode.DONE)
-    receipt = await service.forget(preview)
+    receipt: Receipt | Changed = Changed()
+    while isinstance(receipt, Changed):
+        preview = await service.preview(target)
+        if preview.total == 0:
+            return _nothing(preview, words, dialog)
+        _show(preview, words, dialog)
+        if not dialog.is_interactive and not command.is_confirmed:
+            dialog.complain(words.forget_confirm_flag)
+            return Forgotten(ExitCode.FAILED)
+        if dialog.is_interactive and not await dialog.confirm(words.forget_question):
+            dialog.say(words.kept)
+            return Forgotten(ExitCode.DONE)
+        receipt = await service.forget(preview)
+        if isinstance(receipt, Changed):
+            dialog.say(words.forget_changed)
     for line in receipt.render_lines(words.language):
         dialog.say(line)
     if dialog.is_interactive:
@@ -64,13 +72,41 @@ async def forget(
 def target_of(argument: str, thread_id: str | None, words: Wording) -> ForgetTarget:
     """What an argument means; UsageError when it means a thread and there is none."""
     if known := _ID.match(argument):
-        is_source = known["prefix"] == "src"
-        return ForgetTarget(sources=(argument,)) if is_source else ForgetTarget(thread=argument)
+        match known["prefix"]:
+            case "src":
+                return ForgetTarget(sources=(argument,))
+            case "fact":
+                return ForgetTarget(facts=(argument,))
+        return ForgetTarget(thread=argument)
+    if (span := _range_of(argument)) is not None:
+        return ForgetTarget(from_=span[0], to=span[1])
     if argument and argument.casefold() not in _WHOLE_THREAD:
-        return ForgetTarget(text=_unquoted(argument))
+        return ForgetTarget(words=(_unquoted(argument),))
     if thread_id is None:
         raise UsageError(words.which_thread)
     return ForgetTarget(thread=thread_id) if argument else ForgetTarget(last_exchange=thread_id)
+
+
+def _range_of(argument: str) -> tuple[str | None, str | None] | None:
+    """The ends of a range of time such as ``2024-03-01..2024-03-31``, of which one may be left out."""
+    for sign in _RANGE_SIGNS:
+        ends = [end.strip() for end in argument.split(sign)]
+        if len(ends) == 2 and any(ends):
+            with contextlib.suppress(ValueError):
+                for end in filter(None, ends):
+                    parse_moment(end)
+                return ends[0] or None, ends[1] or None
+    return None
+
+
+def _nothing(preview: ForgetPreview, words: Wording, dialog: Asking) -> Forgotten:
+    if preview.already_erased:
+        dialog.say(words.already_forgotten)
+        return Forgotten(ExitCode.DONE)
+    dialog.say(words.nothing_to_forget)
+    for line in label_lines(preview.labels, words.language):
+        dialog.say(line)
+    return Forgotten(ExitCode.DONE if dialog.is_interactive else ExitCode.NOT_FOUND)
 
 
 def _unquoted(argument: str) -> str:
@@ -81,7 +117,24 @@ def _unquoted(argument: str) -> str:
 def _show(preview: ForgetPreview, words: Wording, dialog: Asking) -> None:
     dialog.say(words.forget_total.format(count=preview.total))
     shown = preview.items[:MAX_ITEMS_SHOWN]
-    for _, _, speaker, date, beginning in shown:
-        dialog.say(f"  {date}  {speaker}: {' '.join(beginning.split())}")
+    for item in shown:
+        by_fact = words.forget_held_by_fact if item.held == "fact" else ""
+        dialog.say(f"  {item.said}  {item.speaker}: {_on_one_line(item.beginning)}{by_fact}")
     if preview.total > len(shown):
         dialog.say("  " + words.forget_more.format(count=preview.total - len(shown)))
+    if preview.fact_count:
+        dialog.say(words.forget_facts.format(count=preview.fact_count))
+        for fact in preview.facts[:MAX_ITEMS_SHOWN]:
+            dialog.say(f"  {_on_one_line(fact.text)}")
+        if preview.fact_count > len(preview.facts):
+            dialog.say("  " + words.forget_more.format(count=preview.fact_count - len(preview.facts)))
+    if preview.thread_count:
+        names = [f"“{name or words.thread_without_name}”" for _, name in preview.threads]
+        more = ", …" if preview.thread_count > len(names) else ""
+        dialog.say(words.forget_threads.format(count=preview.thread_count, names=", ".join(names) + more))
+    for line in label_lines(preview.labels, words.language):
+        dialog.say(line)
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pikobot.agent.events import Event
-from pikobot.memory.forget import ForgetPreview, ForgetTarget
-from pikobot.memory.receipts import Language
+from pikobot.memory.forget_preview import ForgetPreview
+from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.receipts import Changed, Language
 from pikobot.memory.why import Explanation
 
 
@@ -59,7 +60,7 @@ class Receipt(Protocol):
 class ForgetService(Protocol):
     async def preview(self, target: ForgetTarget) -> ForgetPreview: ...
 
-    async def forget(self, preview: ForgetPreview) -> Receipt: ...
+    async def forget(self, preview: ForgetPreview) -> Receipt | Changed: ...
 
 
 @dataclass(frozen=True)

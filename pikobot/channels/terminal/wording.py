@@ -54,7 +54,12 @@ class Wording:
     stopped_runs: str
     which_thread: str
     nothing_to_forget: str
+    already_forgotten: str
     forget_total: str
+    forget_held_by_fact: str
+    forget_facts: str
+    forget_threads: str
+    forget_changed: str
     forget_more: str
     forget_question: str
     forget_confirm_flag: str
@@ -121,9 +126,10 @@ EN = Wording(
         "/stop            cancel what is queued or running in this conversation\n"
         "/why             what the last answer was made from: quotes, dates, speakers\n"
         "/forget          erase the last exchange (shows it and asks first)\n"
-        "/forget TEXT     erase every statement that contains TEXT; “TEXT” in quotes is taken literally\n"
+        "/forget TEXT     erase what contains TEXT or was said by a speaker of that name; “TEXT” in quotes: literally\n"
         "/forget thread   erase this whole conversation\n"
-        "/forget ID       erase one source (src_…) or conversation (thr_…)\n"
+        "/forget ID       erase one source (src_…), fact (fact_…) or conversation (thr_…)\n"
+        "/forget FROM..TO erase what was said in these days, such as 2024-03-01..2024-03-31\n"
         "/quit            leave (also /exit, Ctrl-D)\n"
         "//text           send a message that begins with a slash\n"
         "Enter sends, Alt-Enter or Ctrl-J starts a new line, Ctrl-C stops an answer.\n"
@@ -144,7 +150,12 @@ EN = Wording(
     forget_more="… and {count} more",
     forget_question="Erase it for good? yes/no [no] ",
     forget_confirm_flag="nothing was erased: add --yes to erase without being asked",
+    already_forgotten="Already forgotten.",
     kept="Nothing is erased.",
+    forget_held_by_fact=" [a fact learned from it holds the text]",
+    forget_facts="Facts that go with it ({count}):",
+    forget_threads="Conversations of which nothing is left ({count}): {names}",
+    forget_changed="Nothing was erased: what would go has changed meanwhile. This is it now.",
     scrollback="What this terminal has already shown stays in its scrollback until you clear it.",
     why_no_answer="There is no answer to explain here yet.",
     why_conversation_alone="The last answer used no memory: nothing but this conversation.",
@@ -216,9 +227,10 @@ ZH = Wording(
         "/停止            取消本对话中排队或进行中的请求\n"
         "/为什么          上一个回答的依据：原话、日期、说话人\n"
         "/忘记            删除最近一问一答（先显示并询问）\n"
-        "/忘记 文字       删除所有包含该文字的记录；加引号则按字面理解\n"
+        "/忘记 文字       删除所有包含该文字、或说话人叫这个名字的记录；加引号则按字面理解\n"
         "/忘记 话题       删除整个对话\n"
-        "/忘记 编号       删除一条来源（src_…）或一个对话（thr_…）\n"
+        "/忘记 编号       删除一条来源（src_…）、一个事实（fact_…）或一个对话（thr_…）\n"
+        "/忘记 起..止     删除这些天里说过的话，如 2024-03-01..2024-03-31\n"
         "/退出            离开（也可 Ctrl-D）\n"
         "//文字           发送以斜杠开头的消息\n"
         "回车发送，Alt-Enter 或 Ctrl-J 换行，Ctrl-C 停止回答。\n"
@@ -244,7 +256,12 @@ ZH = Wording(
     why_no_answer="这里还没有可以说明的回答。",
     why_conversation_alone="上一个回答没有使用记忆，只用了这段对话。",
     why_heading="上一个回答（{time}）除对话本身外，还依据了：",
+    already_forgotten="已经忘记过了。",
     why_facts="查到的记忆：",
+    forget_held_by_fact="［由此得出的事实中有该文字］",
+    forget_facts="随之删除的事实（{count} 条）：",
+    forget_threads="不再有任何内容的话题（{count} 个）：{names}",
+    forget_changed="没有删除任何内容：要删除的内容刚刚有变化。现在是：",
     why_statements="读过的原话：",
     why_at_hand="每次回答都带着的：",
     why_explicit="［你要求记住的］",

@@ -8,7 +8,8 @@ from typing import Literal
 from pikobot.agent.events import Event, RunEnded, TextDelta
 from pikobot.channels.terminal.services import TerminalServices
 from pikobot.errors import PikobotError
-from pikobot.memory.forget import ForgetPreview, ForgetTarget, PreviewItem
+from pikobot.memory.forget_preview import ForgetPreview, PreviewItem
+from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.why import Explanation
 from pikobot.store.leases import State
 
@@ -110,7 +111,7 @@ class FakeForget:
     async def preview(self, target: ForgetTarget) -> ForgetPreview:
         self.previewed.append(target)
         items = tuple(PreviewItem(SOURCE_ID, "user", "owner", "2024-03-02", text) for text in self.statements)
-        return ForgetPreview(target, None, "token", items, len(items), 0, 0, ())
+        return ForgetPreview(target=target, scope_ids=None, token="token", items=items, direct=len(items))
 
     async def forget(self, preview: ForgetPreview) -> FakeReceipt:
         self.erased.append(preview.total)

@@ -12,7 +12,7 @@ from pikobot.channels.terminal.chat import Streams, chat
 from pikobot.channels.terminal.services import ChatOptions
 from pikobot.channels.terminal.wording import EN, ZH
 from pikobot.errors import ProviderError, UsageError
-from pikobot.memory.forget import ForgetTarget
+from pikobot.memory.forget_target import ForgetTarget
 from pikobot.store.leases import State
 
 from .fakes import PORTO, THREAD_ID, FakeInstance, Script, answer, scripted
@@ -154,8 +154,8 @@ def test_forgetting_shows_asks_and_does_nothing_without_a_yes() -> None:
     _, stdout, _ = talk(instance, [part for key in keys for part in (key, ENTER)])
     assert instance.forget.previewed == [
         ForgetTarget(last_exchange=THREAD_ID),
-        ForgetTarget(text="Porto"),
-        ForgetTarget(text="波尔图"),
+        ForgetTarget(words=("Porto",)),
+        ForgetTarget(words=("波尔图",)),
     ]
     assert instance.forget.erased == [2]
     assert stdout.count(EN.kept) == 2

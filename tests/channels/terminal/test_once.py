@@ -14,7 +14,7 @@ from pikobot.channels.terminal.once import MAX_STDIN_BYTES, answer_once, read_re
 from pikobot.channels.terminal.services import ChatOptions
 from pikobot.channels.terminal.wording import EN, ZH
 from pikobot.errors import BudgetExceeded, NotFound, PikobotError, ProviderError, UsageError
-from pikobot.memory.forget import ForgetTarget
+from pikobot.memory.forget_target import ForgetTarget
 from pikobot.store.leases import State
 
 from .fakes import PORTO, SOURCE_ID, THREAD_ID, FakeInstance, Hang, Script, answer, scripted
@@ -169,12 +169,12 @@ def test_what_forget_names_is_understood() -> None:
     assert instance.forget.previewed == [
         ForgetTarget(sources=(SOURCE_ID,)),
         ForgetTarget(thread="thr_cccccccccccccccccccc"),
-        ForgetTarget(text="thread"),
-        ForgetTarget(text="话题"),
+        ForgetTarget(words=("thread",)),
+        ForgetTarget(words=("话题",)),
         ForgetTarget(thread=THREAD_ID),
         ForgetTarget(thread=THREAD_ID),
         ForgetTarget(last_exchange=THREAD_ID),
-        ForgetTarget(text="src_x"),
+        ForgetTarget(words=("src_x",)),
     ]
 
 
