@@ -30,6 +30,7 @@ from pikobot.clock import Clock
 from pikobot.errors import DamagedData, InstanceBusy, PikobotError
 from pikobot.files import FILE_MODE, os_failure
 from pikobot.store.literal import contains_folded
+from pikobot.store.vectors.cache import BLOCKS
 
 Connection = apsw.Connection
 SqlValue = int | float | str | bytes | None
@@ -150,12 +151,14 @@ class Database:
         return None
 
     def truncate_wal(self) -> bool:
-        """Copy the WAL into the database and empty it; on the writer thread, outside transactions.
+        """Copy the WAL into the database and empty it, and drop the blocks of vectors that are kept in memory.
 
-        Waits up to the busy timeout for readers; False when one of them still keeps the WAL.
+        On the writer thread, outside transactions. Waits up to the busy timeout for readers; False when one of them
+        still keeps the WAL.
         """
         with translated_errors("truncate the write-ahead log"):
             rows = self.maintenance_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        BLOCKS.clear()
         return not rows[0][0]
 
     def maintenance_connection(self) -> Connection:

@@ -170,7 +170,8 @@ RULES: dict[str, dict[str, Rule]] = {
     "vector_values": {"vector_id": Rule.FOLLOWS, "unit": Rule.CONTENT},
     "vector_block_data": {"block_id": Rule.KEPT, "data": Rule.EMPTIED},
     "vector_blocks": dict.fromkeys(
-        ("id", "set_id", "owner_kind", "scope_id", "mean_id", "capacity", "used", "live"), Rule.KEPT
+        ("id", "set_id", "owner_kind", "scope_id", "mean_id", "capacity", "used", "live", "revision"),
+        Rule.KEPT,
     ),
     # A mean is made of hundreds of vectors, which can't be told from it; reindexing makes it again.
     "vector_means": dict.fromkeys(("id", "set_id", "vectors", "mean"), Rule.KEPT),

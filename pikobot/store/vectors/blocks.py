@@ -33,6 +33,7 @@ class Block:
     capacity: int
     used: int
     live: int
+    revision: int  # of the data: a random number, new with every change
 
 
 def list_blocks(
@@ -46,7 +47,7 @@ def list_blocks(
     """The blocks of a set in the order of their ids, those of some kinds and scopes (None: all)."""
     rows = conn.execute(
         """
-        SELECT id, owner_kind, scope_id, mean_id, capacity, used, live
+        SELECT id, owner_kind, scope_id, mean_id, capacity, used, live, revision
         FROM vector_blocks
         WHERE set_id = :set AND id > :after
           AND (:kinds IS NULL OR owner_kind IN (SELECT value FROM json_each(:kinds)))
@@ -78,7 +79,7 @@ def allocate_block(
     conn.execute(
         "INSERT INTO vector_block_data (block_id, data) VALUES (?, zeroblob(?))", (block_id, layout.total)
     )
-    return Block(block_id, kind, scope_id, mean_id, layout.capacity, 0, 0)
+    return Block(block_id, kind, scope_id, mean_id, layout.capacity, used=0, live=0, revision=0)
 
 
 def read_slots(blob: apsw.Blob, used: int) -> Slots:

@@ -60,12 +60,21 @@ def capacities(dimension: int) -> tuple[int, ...]:
 
 @contextmanager
 def block_data(conn: Connection, block_id: int, *, for_writing: bool = False) -> Iterator[apsw.Blob]:
-    """A handle on a block's data. Hold it briefly: while it is open no checkpoint can truncate the WAL."""
-    blob = conn.blob_open("main", "vector_block_data", "data", block_id, for_writing)
+    """A handle on a block's data. Hold it briefly: while it is open no checkpoint can truncate the WAL.
+
+    Writing gives the block a new revision, by which readers know that what they kept of it is out of date.
+    """
+    if for_writing:
+        conn.execute("UPDATE vector_blocks SET revision = random() WHERE id = ?", (block_id,))
+    blob = open_block_data(conn, block_id, for_writing=for_writing)
     try:
         yield blob
     finally:
         blob.close(True)
+
+
+def open_block_data(conn: Connection, block_id: int, *, for_writing: bool = False) -> apsw.Blob:
+    return conn.blob_open("main", "vector_block_data", "data", block_id, for_writing)
 
 
 def empty_slot(blob: apsw.Blob, layout: Layout, place: int) -> None:

@@ -3,8 +3,8 @@
     eligible blocks ─▶ slot filter ─▶ int8 products ─▶ intervals ─▶ survivors ─▶ exact scores ─▶ the k best
 
 The result is the k best of a full comparison in float64 (`quantize.cosines`), ties by kind and id of the
-owner: an interval is dropped only when it proves that the vector is not among them. A block is read into one
-reused buffer, so memory is bounded by a block and the survivors; between blocks the caller may stop the scan.
+owner: an interval is dropped only when it proves that the vector is not among them. Memory is bounded by what
+`cache` keeps of blocks, one more block and the survivors; between blocks the caller may stop the scan.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,15 +17,14 @@ import numpy.typing as npt
 
 from pikobot.errors import InvalidParams
 from pikobot.store.connection import Connection
-from pikobot.store.vectors.blocks import Block, list_blocks, read_slots
+from pikobot.store.vectors.blocks import Block, list_blocks
 from pikobot.store.vectors.eligibility import EVERYTHING, Eligibility, SlotFilter
 from pikobot.store.vectors.kernel import choose_kernel
-from pikobot.store.vectors.layout import block_data
 from pikobot.store.vectors.means import load_mean
 from pikobot.store.vectors.profiles import SetId, load_set
 from pikobot.store.vectors.quantize import QuantizedQuery, checked_vector
-from pikobot.store.vectors.reading import BlockReader
-from pikobot.store.vectors.records import Float32s, Float64s, Int8s, Int64s, VectorHit
+from pikobot.store.vectors.reading import BlockReader, BlockView
+from pikobot.store.vectors.records import Bools, Float32s, Float64s, Int8s, Int64s, VectorHit
 from pikobot.store.vectors.rescoring import best_hits
 from pikobot.store.vectors.survivors import SLOT_BITS, Survivors, k_highest
 
@@ -111,11 +110,11 @@ class _FirstPass:
         self.survivors = Survivors(k)
         self._unmeasured: list[_Slots] = []
         self._waiting = 0
-        self._conn = conn
         self._blocks = blocks
         self._filter = SlotFilter(conn, eligibility)
         self._query = QuantizedQuery(vector)
-        self._reader = BlockReader(dimension, max((block.capacity for block in blocks), default=0))
+        self._reader = BlockReader(conn, dimension)
+        self._dots = np.empty((1, max((block.used for block in blocks), default=0)), np.float32)
         self._offsets = {
             mean_id: self._query.dot(load_mean(conn, mean_id, dimension))
             for mean_id in {block.mean_id for block in blocks}
@@ -123,34 +122,35 @@ class _FirstPass:
 
     def run(self, should_stop: Callable[[], bool]) -> bool:
         """Look at every block; False when stopped."""
-        if not self._blocks:
-            return True
-        with block_data(self._conn, self._blocks[0].id) as blob:
+        with self._reader:
             for block in self._blocks:
                 if should_stop():
                     return False
-                blob.reopen(block.id)
-                self._look_at(blob, block)
+                self._look_at(block)
         self._measure()
         return True
 
-    def _look_at(self, blob: apsw.Blob, block: Block) -> None:
-        eligible: Int64s | None = None
+    def _look_at(self, block: Block) -> None:
+        view = self._reader.cached(block)
+        mask: Bools | None = None
         if self._filter.restricts(block.kind):
-            slots = read_slots(blob, block.used)
-            eligible = np.flatnonzero(self._filter.eligible(block.kind, slots))
+            mask = self._filter.eligible(
+                block.kind, self._reader.slots(block) if view is None else view.slots
+            )
+            eligible = np.flatnonzero(mask)
             if len(eligible) * SPARSE < block.used:
                 self.survivors.add_unseen(eligible + (block.id << SLOT_BITS))
                 return
-        self._reader.read(blob, block)
+        if view is None:
+            view = self._reader.read(block)
         offset = self._offsets[block.mean_id]
-        rows = self._not_ruled_out(offset, eligible)
+        rows = self._not_ruled_out(view, offset, mask)
         if len(rows):
             self._unmeasured.append(
                 _Slots(
                     rows + (block.id << SLOT_BITS),
-                    self._reader.codes[rows],
-                    self._reader.bounds.T[rows],
+                    view.codes[rows],
+                    view.bounds.T[rows],
                     np.full(len(rows), offset),
                 )
             )
@@ -158,26 +158,29 @@ class _FirstPass:
             if self._waiting >= MEASURED_AT:
                 self._measure()
 
-    def _not_ruled_out(self, offset: float, eligible: Int64s | None) -> Int64s:
-        """The slots in the reader that may be among the k best, by int8 products alone.
+    def _not_ruled_out(self, block: BlockView, offset: float, mask: Bools | None) -> Int64s:
+        """The slots in the block that may be among the k best, by int8 products alone.
 
-        In float32 and in units of the query's scale: a few passes over small arrays are what a block costs
-        beside its products. `FILTER_MARGIN` makes up for the rounding.
+        In float32 and in units of the query's scale. Passes over all slots are what a block costs beside its
+        products, so the first one allows each slot the reach of the block's worst. `FILTER_MARGIN` makes up
+        for the rounding.
         """
-        block, query, k = self._reader, self._query, self.survivors.k
-        choose_kernel()(query.codes, block.codes, block.dots)
-        middle = block.dots[0] * block.scale
-        reach = block.norm * np.float32(query.coarse_rest / query.scale)
-        reach += block.error * np.float32(1 / query.scale)
-        upper = middle + reach
-        wanted = (self.survivors.floor - offset - FILTER_MARGIN) / query.scale
-        rows: Int64s = (
-            (upper >= wanted).nonzero()[0] if eligible is None else eligible[upper[eligible] >= wanted]
-        )
-        rows = rows[block.scale[rows] > 0]
+        query, k = self._query, self.survivors.k
+        dots = self._dots[:, : len(block.codes)]
+        choose_kernel()(query.codes, block.codes, dots)
+        middle = np.multiply(dots[0], block.scale, out=dots[0])
+        per_norm, per_error = np.float32(query.coarse_rest / query.scale), np.float32(1 / query.scale)
+        wanted = np.float32((self.survivors.floor - offset - FILTER_MARGIN) / query.scale)
+        most = block.most_norm * per_norm + block.most_error * per_error
+        rows: Int64s = (middle >= wanted - most).nonzero()[0]
+        if mask is not None:
+            rows = rows[mask[rows]]
+        reach = block.norm[rows] * per_norm + block.error[rows] * per_error
+        kept = (middle[rows] + reach >= wanted) & (block.scale[rows] > 0)
+        rows, reach = rows[kept], reach[kept]
         if len(rows) > max(MANY, k):
-            best = float(k_highest(middle[rows] - reach[rows], k).min()) - 2 * FILTER_MARGIN / query.scale
-            rows = rows[upper[rows] >= best]
+            best = float(k_highest(middle[rows] - reach, k).min()) - 2 * FILTER_MARGIN / query.scale
+            rows = rows[middle[rows] + reach >= best]
         return rows
 
     def _measure(self) -> None:

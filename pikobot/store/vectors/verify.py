@@ -1,19 +1,18 @@
 """Hold the vector index against itself: rows, slots, bounds, and the zeros that deletion leaves."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import apsw
 import numpy as np
 
 from pikobot.errors import DamagedData
 from pikobot.store.connection import Connection
-from pikobot.store.vectors.blocks import Block, list_blocks, read_slots
+from pikobot.store.vectors.blocks import Block, buffer_of, list_blocks
 from pikobot.store.vectors.layout import Layout, block_data
 from pikobot.store.vectors.means import load_mean
 from pikobot.store.vectors.profiles import VectorSet, list_sets
 from pikobot.store.vectors.quantize import are_bounds_true, lengths
-from pikobot.store.vectors.reading import BlockReader
+from pikobot.store.vectors.reading import BlockView
 from pikobot.store.vectors.rebuild import Stored, stored_vectors
 from pikobot.store.vectors.records import Bools, Float64s
 
@@ -69,13 +68,14 @@ def _check_rows(conn: Connection) -> list[str]:
 def _check(conn: Connection, vector_set: VectorSet, block: Block) -> Iterator[str]:
     dimension = vector_set.profile.dimension
     layout = Layout(dimension, block.capacity)
-    reader = BlockReader(dimension, block.capacity)
+    data = np.empty(layout.total, np.uint8)
     with block_data(conn, block.id) as blob:
         if blob.length() != layout.total:
             yield f"has {blob.length()} bytes, not {layout.total}"
             return
-        slots = read_slots(blob, block.capacity)
-        reader.read(blob, replace(block, used=block.capacity))
+        blob.read_into(buffer_of(data))
+    view = BlockView(data, layout, block.capacity)
+    slots = view.slots
     mean = load_mean(conn, block.mean_id, dimension)
     is_empty = np.ones(block.capacity, np.bool_)
     for stored in stored_vectors(conn, block.id, dimension):
@@ -85,21 +85,19 @@ def _check(conn: Connection, vector_set: VectorSet, block: Block) -> Iterator[st
         is_empty[stored.places] = False
         if not np.array_equal(slots[stored.places], stored.slots):
             yield "describes a vector otherwise than its row"
-        yield from _check_values(stored, reader, mean)
+        yield from _check_values(stored, view, mean)
     if block.capacity - int(is_empty.sum()) != block.live:
         yield f"counts {block.live} vectors and holds {block.capacity - int(is_empty.sum())}"
-    if any(slots[is_empty].tobytes()) or not _are_zero(reader, is_empty):
+    if any(slots[is_empty].tobytes()) or not _are_zero(view, is_empty):
         yield "holds data in an empty slot"
 
 
-def _check_values(stored: Stored, reader: BlockReader, mean: Float64s | None) -> Iterator[str]:
+def _check_values(stored: Stored, view: BlockView, mean: Float64s | None) -> Iterator[str]:
     if not np.abs(lengths(stored.units) - 1).max() <= UNIT_TOLERANCE:  # also when one is not a number
         yield "has a vector that is not normalised"
-    elif not are_bounds_true(
-        stored.units, mean, reader.codes[stored.places], reader.bounds[:, stored.places]
-    ):
+    elif not are_bounds_true(stored.units, mean, view.codes[stored.places], view.bounds[:, stored.places]):
         yield "has a bound that does not hold"
 
 
-def _are_zero(reader: BlockReader, places: Bools) -> bool:
-    return not reader.codes[places].any() and not any(reader.bounds[:, places].tobytes())
+def _are_zero(view: BlockView, places: Bools) -> bool:
+    return not view.codes[places].any() and not any(view.bounds[:, places].tobytes())

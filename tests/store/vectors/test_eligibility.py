@@ -1,4 +1,3 @@
-import apsw
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,7 @@ from pikobot.store.vectors.eligibility import Eligibility, OwnerQuery
 from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import SetId, create_set
-from pikobot.store.vectors.reading import BlockReader
+from pikobot.store.vectors.reading import BlockReader, BlockView
 from pikobot.store.vectors.records import NewVector
 from pikobot.store.vectors.scan import scan
 from tests.store.rows import read, scope, write
@@ -125,13 +124,15 @@ def test_blocks_without_an_eligible_slot_are_not_read(db: Database, monkeypatch:
 
 
 def _count_blocks_read(monkeypatch: pytest.MonkeyPatch) -> list[Block]:
-    """The blocks that scans read from now on."""
+    """The blocks that scans look into from now on, each time from the database."""
     found: list[Block] = []
     original = BlockReader.read
 
-    def noted(self: BlockReader, blob: apsw.Blob, block: Block) -> None:
+    def noted(self: BlockReader, block: Block) -> BlockView:
         found.append(block)
-        original(self, blob, block)
+        return original(self, block)
+
+    monkeypatch.setattr(BlockReader, "cached", lambda *_: None)
 
     monkeypatch.setattr(BlockReader, "read", noted)
     return found
