@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from pikobot import __version__
+from pikobot import __version__, streams
 from pikobot.errors import ExitCode, PikobotError
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -271,9 +271,14 @@ def _exit(command: Callable[[], int]) -> None:
     """Carry a command out and leave with its code; failures become one line and theirs."""
     try:
         code = int(command())
+        if (failure := streams.take_failure()) is not None:
+            _say(str(failure))
+            code = code or failure.exit_code
     except PikobotError as error:
         _say(str(error))
         code = error.exit_code
+    except BrokenPipeError:  # nobody reads any more what would have been said
+        code = ExitCode.DONE
     except KeyboardInterrupt:
         code = INTERRUPTED
     except Exception as error:  # the edge of the program
@@ -294,7 +299,12 @@ def _say(message: str) -> None:
 
 def main() -> None:
     """Entry point of the installed command."""
-    app()
+    streams.prepare()
+    try:
+        app()
+    except PikobotError as error:  # of what is printed without a command, such as --help
+        _say(str(error))
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

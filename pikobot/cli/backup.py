@@ -20,6 +20,7 @@ from pikobot.credentials import Secret
 from pikobot.errors import ExitCode, UsageError
 from pikobot.files import read_text
 from pikobot.instance import open_instance
+from pikobot.streams import emit
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def backup(root: Path, destination: str, options: BackupOptions) -> ExitCode:
     for name in report.left_out:
         sys.stderr.write(f"left out: {name!a} is no file of its own\n")
     sealed = ", encrypted" if protection.is_on else ""
-    sys.stdout.write(f"{report.path}: {_size(report.size)}, {len(report.manifest.members)} members{sealed}\n")
+    emit(f"{report.path}: {_size(report.size)}, {len(report.manifest.members)} members{sealed}\n")
     return ExitCode.DONE
 
 
@@ -71,7 +72,7 @@ def restore(root: Path, source: str, *, ledgers: Sequence[str] = (), keys: Keys)
     for note in _notes(report):
         sys.stderr.write(f"{note}\n")
     verb = "replaced by" if report.has_replaced else "made from"
-    sys.stdout.write(
+    emit(
         f"{root}: {verb} the backup of {report.manifest.created_at}; {report.sources} sources, "
         f"{report.erased_again} later erasures obeyed\n"
     )

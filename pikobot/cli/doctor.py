@@ -3,9 +3,7 @@
 Every check is made, whatever the others found. Nothing is changed and no provider is contacted.
 """
 
-import json
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from pikobot.config import Config
 from pikobot.credentials import Credentials
 from pikobot.errors import DamagedData, ExitCode, PikobotError
 from pikobot.instance import Instance, open_instance
+from pikobot.streams import emit, emit_json
 
 LEAST_FREE_BYTES = 500 * 1024 * 1024
 State = Literal["ok", "degraded", "failed"]
@@ -38,9 +37,9 @@ def doctor(root: Path, *, as_json: bool) -> ExitCode:
     findings, code = examine(root)
     if as_json:
         document = {"findings": [asdict(finding) for finding in findings], "ok": code == ExitCode.DONE}
-        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        emit_json(document)
     else:
-        sys.stdout.write("\n".join(_line(finding) for finding in findings) + "\n")
+        emit("\n".join(_line(finding) for finding in findings) + "\n")
     return code
 
 

@@ -19,6 +19,7 @@ from pikobot.instance import open_instance
 from pikobot.memory.imports import ImportReport, import_jsonl
 from pikobot.memory.opening import open_memory
 from pikobot.serving import acquire_serving_lock
+from pikobot.streams import emit
 
 FORMATS = ("jsonl",)
 STDIN = "-"
@@ -53,7 +54,7 @@ def import_(format_name: str, file: str, root: Path, *, clock: Clock | None = No
     unnamed = report.bad + report.changed - len(report.problems)
     if unnamed:
         sys.stderr.write(f"… and {unnamed} more\n")
-    sys.stdout.write(_summary(report) + "\n")
+    emit(_summary(report) + "\n")
     return ExitCode.DONE if report.is_clean else ExitCode.FAILED
 
 

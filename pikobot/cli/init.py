@@ -7,7 +7,6 @@ written. Running it again is safe: without flags an existing instance stays as i
 
 import getpass
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from pikobot.errors import ConfigError, ExitCode, UsageError
 from pikobot.files import read_text, write_private_file
 from pikobot.instance import Instance, create_instance, is_instance
 from pikobot.serving import ServedBy, acquire_visitor_lock
+from pikobot.streams import emit
 
 Changes = list[tuple[str, str]]
 
@@ -37,8 +37,7 @@ Choice [1]: """
 
 
 def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    emit(line + "\n")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """`pikobot verify` and `pikobot reindex`: is everything sound, and make the indexes again."""
 
-import json
-import sys
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +13,7 @@ from pikobot.instance import open_instance
 from pikobot.memory.opening import open_memory
 from pikobot.memory.reindexing import reindex as reindex_memory
 from pikobot.serving import acquire_serving_lock
+from pikobot.streams import emit, emit_json
 
 
 def verify(
@@ -32,9 +31,9 @@ def verify(
     code = exit_code(findings)
     if as_json:
         document = {"findings": [asdict(finding) for finding in findings], "ok": code == ExitCode.DONE}
-        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        emit_json(document)
     else:
-        sys.stdout.write("".join(_line(finding) for finding in findings))
+        emit("".join(_line(finding) for finding in findings))
     return code
 
 
@@ -47,7 +46,7 @@ def reindex(root: Path) -> ExitCode:
         closing(open_memory(instance.database_path, instance.ledger_path, clock)) as db,
     ):
         made = reindex_memory(db)
-    sys.stdout.write(f"indexed {made.sources} sources, {made.facts} facts, {made.vectors} vectors\n")
+    emit(f"indexed {made.sources} sources, {made.facts} facts, {made.vectors} vectors\n")
     return ExitCode.DONE
 
 

@@ -19,6 +19,7 @@ from pikobot.clock import SystemClock
 from pikobot.errors import ExitCode, MalformedRequest, PikobotError, UsageError
 from pikobot.files import os_failure
 from pikobot.instance import open_instance
+from pikobot.streams import emit_utf8, take_failure
 from pikobot.text import parse_json
 
 STDIN = "-"
@@ -41,10 +42,13 @@ def rpc(
         if (batch is None) == (method is None) or (batch is not None and params is not None):
             raise UsageError("give either METHOD and its parameters, or --batch FILE")
         if batch is not None:
-            return _batch(root, batch, timing=timing)
+            code = _batch(root, batch, timing=timing)
+            _raise_lost()
+            return code
         arguments = {} if params is None else parse_json(_params(params), "the parameters")
         with connect_operator(open_instance(root), SystemClock()) as operator:
             _print(_call(operator, str(method), arguments, timing=timing))
+        _raise_lost()
     except PikobotError as error:
         sys.stderr.write(json.dumps({"error": error_object(error)}, ensure_ascii=False) + "\n")
         return error.exit_code
@@ -113,6 +117,10 @@ def _call(operator: Operator, method: str, params: object, *, timing: bool) -> J
     return result | {"elapsedMs": elapsed_ms} if timing else result
 
 
+def _raise_lost() -> None:
+    if (failure := take_failure()) is not None:
+        raise failure
+
+
 def _print(document: Json) -> None:
-    sys.stdout.buffer.write(encode(document))
-    sys.stdout.buffer.flush()
+    emit_utf8(encode(document))

@@ -16,6 +16,7 @@ from pikobot.channels.terminal.views import AnswerView, Notices
 from pikobot.channels.terminal.wording import Wording, tool_activity
 from pikobot.errors import ExitCode, PikobotError
 from pikobot.store.leases import State
+from pikobot.streams import OutputFailed
 
 TICK_S = 0.1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -51,7 +52,7 @@ async def follow(
 ) -> Outcome:
     """Start a run and show it until it has ended or the owner has left. The view is closed in every case.
 
-    Raises what ``start`` raises, and BrokenPipeError, after stopping the run, when the view's reader has gone.
+    Raises what ``start`` raises, and BrokenPipeError or OutputFailed, after stopping the run, when nobody can read it.
     """
     presses = _Presses()
     with contextlib.ExitStack() as stack:
@@ -76,7 +77,7 @@ async def _until_ended_or_left(
     try:
         await asyncio.wait({showing, leaving}, return_when=asyncio.FIRST_COMPLETED)
         return showing.result() if showing.done() else None
-    except BrokenPipeError:
+    except (BrokenPipeError, OutputFailed):
         await answering.stop()
         raise
     finally:

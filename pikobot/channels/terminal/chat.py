@@ -29,10 +29,10 @@ from pikobot.channels.terminal.views import (
     Notices,
     PlainView,
     is_rich_terminal,
-    make_forgiving,
 )
 from pikobot.channels.terminal.wording import YES
 from pikobot.errors import ExitCode, PikobotError
+from pikobot.streams import OutputFailed, make_forgiving
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,8 @@ class _Chat:
                     return False
                 case Command() as command:
                     await self._perform(command)
+        except OutputFailed:
+            raise
         except PikobotError as error:
             self.complain(self._session.words.error.format(reason=error))
         return True

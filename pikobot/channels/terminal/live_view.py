@@ -15,7 +15,8 @@ from rich.text import Text
 from pikobot.channels.terminal.blocks import Block, BlockSplitter
 from pikobot.channels.terminal.control_sequences import ControlStripper, strip_control_sequences
 from pikobot.channels.terminal.markdown import Trimmed, render
-from pikobot.channels.terminal.views import Notices, make_forgiving
+from pikobot.channels.terminal.views import Notices
+from pikobot.streams import make_forgiving
 
 REDRAW_S = 0.08
 

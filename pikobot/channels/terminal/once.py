@@ -3,7 +3,6 @@
 On stdout stands the answer and one newline, nothing else; Markdown is rendered only when stdout is a terminal.
 """
 
-import contextlib
 import time
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
@@ -19,10 +18,10 @@ from pikobot.channels.terminal.views import (
     Notices,
     PlainView,
     is_rich_terminal,
-    make_forgiving,
     silence,
 )
 from pikobot.errors import ExitCode, UsageError
+from pikobot.streams import make_forgiving
 
 MAX_STDIN_BYTES = 4_000_000
 
@@ -50,7 +49,6 @@ async def answer_once(
     Raises PikobotError for what failed before there was a run.
     """
     session = Session.begin(options)
-    text = _without_escaped_bytes(text)
     typed = parse(text)
     session.hear(typed, text)
     if not text.strip():
@@ -68,13 +66,6 @@ async def answer_once(
     except BrokenPipeError:
         silence(stdout)
         return ExitCode.DONE
-
-
-def _without_escaped_bytes(text: str) -> str:
-    """Where the locale is not UTF-8, an argument arrives with its bytes escaped (PEP 383); they are UTF-8 anyway."""
-    with contextlib.suppress(UnicodeError):
-        return text.encode(errors="surrogateescape").decode()
-    return text
 
 
 async def _answer(

@@ -1,7 +1,6 @@
 """Where an answer appears: the interface of a view, the plain one for pipes and dumb terminals, and the notices.
 
-An answer goes to stdout, everything else to stderr. Streams are made forgiving first: a character that the
-locale's encoding lacks becomes a question mark instead of an error.
+An answer goes to stdout, everything else to stderr. Streams are made forgiving first (`pikobot.streams`).
 """
 
 import contextlib
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol, TextIO
 
 from pikobot.channels.terminal.control_sequences import ControlStripper, strip_control_sequences
+from pikobot.streams import make_forgiving
 
 _DIM, _RED, _PLAIN, _ERASE_LINE = "\x1b[2m", "\x1b[31m", "\x1b[0m", "\r\x1b[K"
 
@@ -35,12 +35,6 @@ class AnswerView(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-def make_forgiving(stream: TextIO) -> None:
-    """Replace what the stream's encoding cannot express; without this an answer dies in a C locale."""
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors="replace")
 
 
 def is_rich_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
