@@ -24,6 +24,7 @@ from pikobot.store.facts import (
     NewFact,
     Quote,
     find_fact,
+    is_forgotten,
     quote_at,
     store_fact,
 )
@@ -87,6 +88,7 @@ class Reason(StrEnum):
     WRONG_SPEAKER = "wrong_speaker"
     UNKNOWN_DEPENDENCY = "unknown_dependency"
     BAD_DATE = "bad_date"
+    FORGOTTEN = "forgotten"
 
 
 class Committed(StrEnum):
@@ -145,6 +147,9 @@ def commit_candidates(
             checked = _checked(tx, candidate, sources, now_ms)
             if isinstance(checked, Reason):
                 refused[checked.value] += 1
+                continue
+            if is_forgotten(tx, checked):
+                refused[Reason.FORGOTTEN.value] += 1
                 continue
             kept = store_fact(tx, checked, db.clock)
             (repeated if kept.is_repeated else stored).append(kept.fact_id)

@@ -113,7 +113,7 @@ def sources_of_thread(conn: Connection, thread_id: ThreadId) -> list[SourceId]:
 
 
 def find_erased(conn: Connection, erasures: Iterable[Erasure]) -> tuple[list[SourceId], list[ThreadId]]:
-    """What is here although it was erased: sources by id or identity, threads with all that they hold."""
+    """What is here although it was erased: sources by id or identity, threads and facts with what they rest on."""
     sources: list[SourceId] = []
     threads: list[ThreadId] = []
     for erasure in erasures:
@@ -121,6 +121,15 @@ def find_erased(conn: Connection, erasures: Iterable[Erasure]) -> tuple[list[Sou
             rows = conn.execute(
                 "SELECT id FROM sources WHERE public_id = ? UNION SELECT id FROM sources WHERE identity = ?",
                 (erasure.public_id, erasure.identity),
+            )
+            sources += [SourceId(row[0]) for row in rows]
+        elif erasure.entity == "fact":
+            rows = conn.execute(
+                """
+                SELECT DISTINCT e.source_id FROM facts AS f CROSS JOIN fact_evidence AS e ON e.fact_id = f.id
+                WHERE f.public_id = ? ORDER BY e.source_id
+                """,
+                (erasure.public_id,),
             )
             sources += [SourceId(row[0]) for row in rows]
         elif (thread := find_thread_by_public_id(conn, erasure.public_id)) is not None:

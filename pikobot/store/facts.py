@@ -26,6 +26,7 @@ from pikobot.store.entities import (
     spelled,
     teach_alias,
 )
+from pikobot.store.erasures import fact_erased_at
 from pikobot.store.fact_index import READABLE, index_fact, unindex_fact
 from pikobot.store.prepare import identity_key
 from pikobot.store.runs import RunId
@@ -155,7 +156,7 @@ def store_fact(conn: Connection, new: NewFact, clock: Clock) -> Stored:
     The same statement from the same sources is stored once. An inferred fact that only repeats what was corrected
     later than it was said is history at once.
     """
-    subject = new.subject if new.subject in (OWNER, ASSISTANT) else spelled(conn, new.scope_id, new.subject)
+    subject = _subject(conn, new)
     identity = _identity(conn, new, subject)
     before = _same_before(conn, new, identity)
     for fact_id, is_alike in before:
@@ -167,6 +168,18 @@ def store_fact(conn: Connection, new: NewFact, clock: Clock) -> Stored:
     set_tags(conn, [fact_id], new.tags)
     index_fact(conn, fact_id)
     return Stored(fact_id, is_new=True, is_repeated=bool(before))
+
+
+def is_forgotten(conn: Connection, new: NewFact) -> bool:
+    """Whether just this was forgotten as a fact after all that is quoted for it now was said."""
+    erased_at_ms = fact_erased_at(conn, _identity(conn, new, _subject(conn, new)))
+    if erased_at_ms is None:
+        return False
+    quoted = _json(quote.source_id for quote in new.evidence)
+    row = conn.execute(
+        "SELECT max(said_at_ms) FROM sources WHERE id IN (SELECT value FROM json_each(?))", (quoted,)
+    ).fetchone()
+    return row is None or row[0] is None or int(row[0]) <= erased_at_ms
 
 
 def find_fact(conn: Connection, public_id: str, *, now_ms: int) -> Fact | None:
@@ -374,6 +387,10 @@ def _insert_row(conn: Connection, new: NewFact, subject: str, identity: bytes, c
         },
     )
     return FactId(conn.last_insert_rowid())
+
+
+def _subject(conn: Connection, new: NewFact) -> str:
+    return new.subject if new.subject in (OWNER, ASSISTANT) else spelled(conn, new.scope_id, new.subject)
 
 
 def _identity(conn: Connection, new: NewFact, subject: str) -> bytes:
