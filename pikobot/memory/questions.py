@@ -19,7 +19,7 @@ _AUXILIARIES = frozenset(
 )
 _INTERROGATIVES = frozenset("how what when where which who whom whose why".split())
 _AFTER_INTERROGATIVE = _AUXILIARIES | frozenset(
-    "about color colour far kind long many much often old s time".split()
+    "about color colour far happened happens kind long many much often old s time".split()
 )
 _AFTER_AUXILIARY = frozenset(
     "anyone he i it my our she someone that the there these they this those we you".split()
@@ -54,6 +54,15 @@ _CHINESE_FUNCTION_WORDS = re.compile(
     "哪里|哪裡|哪儿|哪兒|哪个|哪個|哪些|什么|什麼|甚麼|怎么|怎麼|怎样|怎樣|多少|多久|多大|几点|幾點|几号|幾號|是否|能否|"
     "我们|我們|你们|你們|他们|他們|她们|她們|自己|这个|這個|那个|那個|请问|請問|"
     "[我你您他她它的了吗嗎呢么麼吧啊呀嘛是谁誰哪几幾]"
+)
+
+# What a question about a time has beside the time, when it is about nothing in particular.
+_DOINGS = frozenset(
+    """anything doing done everything going gone happen happened happening made make making mention mentioned note
+    noted something talk talked talking thing things told went write writing written wrote""".split()
+)
+_CHINESE_DOINGS = re.compile(
+    "(?:[发發]生|事情|事儿|提到|[记記][录錄]|[说説讲講聊谈談提写寫记記做干幹去过過到些都有在忙事])+"
 )
 
 
@@ -106,6 +115,17 @@ def _is_chinese_question(text: str) -> bool:
 def is_bare(text: str) -> bool:
     """Whether the text is no sentence but a few words, such as somebody types to look something up."""
     return len(text.strip()) <= MAX_BARE_CHARS and list(pieces(text)) == keywords(text) != []
+
+
+def subject_words(text: str) -> list[str]:
+    """The keywords without those that only ask what was said or done."""
+    found: list[str] = []
+    for word in keywords(text):
+        if is_cjk(word):
+            found += [] if _CHINESE_DOINGS.fullmatch(word) else [word]
+        elif word not in _DOINGS:
+            found.append(word)
+    return list(dict.fromkeys(found))
 
 
 def keywords(text: str) -> list[str]:

@@ -1,35 +1,30 @@
 """Recall mode: answers without a model, by quoting the statements that match, with their dates.
 
 Nothing is ever phrased as a fact of its own: an answer is quotations, or the plain sentence that none was found.
-Earlier answers of recall mode and bare questions are not statements and are not quoted.
+When the question names a period, what was said in it or is about it is quoted, and the answer says which days were
+understood; only when there is nothing, what was said at other times. `statements` chooses what is quoted.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
 
+from pikobot.clock import local_utc_offset_min
+from pikobot.memory.periods import Period, Understood, find_period
 from pikobot.memory.questions import (
     Language,
     is_bare,
-    is_only_question,
     is_question,
     keywords,
     language_of,
+    subject_words,
 )
+from pikobot.memory.statements import Statements, day_said
 from pikobot.store.connection import Connection
 from pikobot.store.literal import excerpt, find_folded
-from pikobot.store.query_terms import widened
 from pikobot.store.scopes import ScopeId
-from pikobot.store.segmentation import fold, is_cjk, pairs, pieces
-from pikobot.store.sources import Source, SourceId, load_sources
-from pikobot.store.text_index import TextHit, search_text
+from pikobot.store.sources import Source, SourceId
 
-MAX_QUOTES = 5
-# Earlier questions about the same thing match as well as its statements do: look further until there are enough.
-CANDIDATES = (50, 500, 5_000)
 MAX_QUOTE_CHARS = 400
-# A statement that matches much less than the best one shares a common word with the question, not its subject.
-LEAST_SHARE_OF_BEST = 0.5
 
 _MONTHS = """January February March April May June July August September October November December""".split()
 
@@ -42,84 +37,85 @@ class MemoryAnswer:
     source_ids: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Found:
+    """The statements, with the line before them, or in their place, and what is said after them."""
+
+    heading: str
+    quoted: list[Source]
+    ending: str = ""
+
+
 def answer_from_memory(
     conn: Connection, text: str, *, scope_id: ScopeId | None, request_id: SourceId | None, now_ms: int
 ) -> MemoryAnswer:
-    """Acknowledge a statement; answer a question in its language with up to five quotations.
+    """Acknowledge a statement; answer a question in its language with a few quotations.
 
     A few bare words may be either: they are acknowledged, and what matches is quoted. Without ``request_id`` nothing
     is kept, and the acknowledgement says so.
     """
     language = language_of(text)
     asks, words = is_question(text), keywords(text)
-    noted = (_NOTED if request_id is not None else _NOT_KEPT)[language]
-    quoted: list[Source] = []
+    found = _Found(_NOTHING[language], [])
     if words and scope_id is not None and (asks or is_bare(text)):
-        quoted = _matching_statements(conn, words, scope_id, request_id, now_ms)
-    if not quoted:
-        return MemoryAnswer(_NOTHING[language] if asks else noted, ())
-    lines = [] if asks else [noted]
-    lines += [_FOUND[language], *(_quotation(source, words, language) for source in quoted)]
-    return MemoryAnswer("\n".join(lines), tuple(source.public_id for source in quoted))
+        statements = Statements(conn, scope_id, request_id, now_ms)
+        understood = find_period(text, day_said(now_ms, local_utc_offset_min(now_ms)))
+        if understood is not None:
+            found = _found_in(statements, understood, language)
+        elif quoted := statements.about(words):
+            found = _Found(_FOUND[language], quoted)
+    lines = [] if asks else [(_NOTED if request_id is not None else _NOT_KEPT)[language]]
+    if asks or found.quoted:
+        lines.append(found.heading)
+    lines += [_quotation(source, words, language) for source in found.quoted]
+    if found.ending:
+        lines.append(found.ending)
+    return MemoryAnswer("\n".join(lines), tuple(source.public_id for source in found.quoted))
 
 
 def spoken_date(at_ms: int, utc_offset_min: int, language: Language) -> str:
     """The calendar day where it was said: ``2 March 2024`` or ``2024年3月2日``."""
-    day = datetime.fromtimestamp(at_ms / 1000, UTC) + timedelta(minutes=utc_offset_min)
+    return _spoken_day(day_said(at_ms, utc_offset_min), language)
+
+
+def spoken_period(period: Period, language: Language) -> str:
+    """The days of a period in few words: ``March 2024``, ``4 March 2024 to 10 March 2024``, ``2024年``."""
+    first, last = period.first, period.last
+    if first is None:
+        return _UNTIL[language].format(day=_spoken_day(last, language))
+    if first == last:
+        return _spoken_day(first, language)
+    is_to_months_end = (last + timedelta(days=1)).day == 1
+    if first.day == 1 and is_to_months_end and (first.year, first.month) == (last.year, last.month):
+        return (
+            f"{last.year}年{last.month}月" if language == "zh" else f"{_MONTHS[last.month - 1]} {last.year}"
+        )
+    if (first.month, first.day, last.month, last.day) == (1, 1, 12, 31) and first.year == last.year:
+        return f"{last.year}年" if language == "zh" else str(last.year)
+    return _RANGE[language].format(first=_spoken_day(first, language), last=_spoken_day(last, language))
+
+
+def _found_in(statements: Statements, understood: Understood, language: Language) -> _Found:
+    """What was said in a period, or is about it; of a subject that has nothing there, what was said otherwise."""
+    period = spoken_period(understood.period, language)
+    subject, period_words = subject_words(understood.rest), keywords(understood.words)
+    heading = _FOUND_IN[language].format(period=period)
+    if not subject:
+        quoted, has_more = statements.of(understood.period, period_words)
+        if quoted:
+            return _Found(heading, quoted, _MORE[language] if has_more else "")
+        return _Found(_NOTHING_IN[language].format(period=period), [])
+    if quoted := statements.about_in(subject, understood.period, period_words):
+        return _Found(heading, quoted)
+    if quoted := statements.about(subject):
+        return _Found(_FOUND_ELSEWHERE[language].format(period=period), quoted)
+    return _Found(_NOTHING_EVER[language].format(period=period), [])
+
+
+def _spoken_day(day: date, language: Language) -> str:
     if language == "zh":
         return f"{day.year}年{day.month}月{day.day}日"
     return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
-
-
-def _matching_statements(
-    conn: Connection, words: list[str], scope_id: ScopeId, request_id: SourceId | None, now_ms: int
-) -> list[Source]:
-    kept: dict[str, Source] = {}
-    for limit in CANDIDATES:
-        hits = search_text(
-            conn,
-            query=" ".join(words),
-            scope_ids=[scope_id],
-            now_ms=now_ms,
-            limit=limit,
-            exclude_ids=() if request_id is None else (request_id,),
-        )
-        kept = _distinct_statements(conn, hits, words, now_ms)
-        if len(kept) >= MAX_QUOTES or len(hits) < limit:
-            break
-    return list(kept.values())[:MAX_QUOTES]
-
-
-def _distinct_statements(
-    conn: Connection, hits: Sequence[TextHit], words: Sequence[str], now_ms: int
-) -> dict[str, Source]:
-    """What was stated, by its text, best first, without what matches much less than the best."""
-    loaded = load_sources(conn, [SourceId(hit.source_id) for hit in hits], now_ms=now_ms)
-    kept: dict[str, Source] = {}
-    floor = 0.0
-    for hit in hits:
-        source = loaded.get(SourceId(hit.source_id))
-        if source is None or not _is_statement(source) or not _tells(source.text, words):
-            continue
-        floor = floor if kept else hit.score * LEAST_SHARE_OF_BEST
-        if hit.score >= floor:
-            kept.setdefault(source.text, source)
-    return kept
-
-
-def _is_statement(source: Source) -> bool:
-    return source.origin != "recall" and not is_only_question(source.text)
-
-
-def _tells(text: str, words: Sequence[str]) -> bool:
-    """Whether a text holds a word of the question itself, not only its speaker or a neighbour, and more than it."""
-    folded = fold(text)
-    stems = [
-        part
-        for word in widened(words)
-        for part in (pairs(word) if is_cjk(word) else [word[: max(3, len(word) - 3)]])
-    ]
-    return any(stem in folded for stem in stems) and not set(pieces(text)) <= set(words)
 
 
 def _quotation(source: Source, words: list[str], language: Language) -> str:
@@ -139,5 +135,25 @@ _NOTHING = {
     "en": "I found no statement about that. That does not mean that it was never said: other words may find it.",
     "zh": "没有找到相关的原话。这不表示从未说过，换个说法也许能找到。",
 }
+_NOTHING_IN = {
+    "en": "I found no statement from {period}, nor about it. Other words for the time, or a subject, may find it.",
+    "zh": "没有找到{period}说的原话，也没有关于那段时间的。换个时间说法，或说出主题，也许能找到。",
+}
+_NOTHING_EVER = {
+    "en": "I found no statement about that, neither from {period} nor from another time. "
+    "That does not mean that it was never said: other words may find it.",
+    "zh": "没有找到相关的原话，{period}没有，其他时间也没有。这不表示从未说过，换个说法也许能找到。",
+}
 _FOUND = {"en": "This is what was said:", "zh": "找到这些原话："}
+_FOUND_IN = {"en": "From {period}, or about it:", "zh": "{period}说的，或关于那段时间的原话："}
+_FOUND_ELSEWHERE = {
+    "en": "Nothing about that is from {period}. At other times this was said:",
+    "zh": "{period}没有相关的原话。其他时间说过：",
+}
+_MORE = {
+    "en": "There is more from that time; name a subject to find it.",
+    "zh": "那段时间还有更多原话；说出主题可以找到。",
+}
+_UNTIL = {"en": "the time until {day}", "zh": "{day}及以前"}
+_RANGE = {"en": "{first} to {last}", "zh": "{first}至{last}"}
 _WHO = {"en": {"user": "you", "assistant": "assistant"}, "zh": {"user": "你", "assistant": "助手"}}

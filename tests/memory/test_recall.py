@@ -150,6 +150,79 @@ def test_the_same_words_said_twice_are_quoted_once_and_the_best_comes_first(tmp_
         assert len({line.partition("“")[2] for line in lines}) == len(lines)
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (
+            "What did I say yesterday?",
+            "From 29 February 2024, or about it:\n"
+            "- 29 February 2024, you: “Ana called”\n- 29 February 2024, you: “体检改到周五”",
+        ),
+        (
+            "昨天我说了什么？",
+            "2024年2月29日说的，或关于那段时间的原话：\n"
+            "- 2024年2月29日，你：“Ana called”\n- 2024年2月29日，你：“体检改到周五”",
+        ),
+        (
+            "What did I do in March 2023?",
+            "From March 2023, or about it:\n- 26 January 2024, you: “I moved to Porto in March 2023”",
+        ),
+        (
+            "去年三月我做了什么？",
+            "2023年3月说的，或关于那段时间的原话：\n- 2024年1月26日，你：“I moved to Porto in March 2023”",
+        ),
+        (
+            "Did Ana call last year?",
+            "Nothing about that is from 2023. At other times this was said:\n"
+            "- 29 February 2024, you: “Ana called”",
+        ),
+        ("去年体检了吗？", "2023年没有相关的原话。其他时间说过：\n- 2024年2月29日，你：“体检改到周五”"),
+        (
+            "What happened in 2019?",
+            "I found no statement from 2019, nor about it. Other words for the time, or a subject, may find it.",
+        ),
+        (
+            "2019年发生了什么？",
+            "没有找到2019年说的原话，也没有关于那段时间的。换个时间说法，或说出主题，也许能找到。",
+        ),
+        (
+            "Where was the passport last week?",
+            "I found no statement about that, neither from 19 February 2024 to 25 February 2024 nor from another "
+            "time. That does not mean that it was never said: other words may find it.",
+        ),
+        (
+            "yesterday Ana",
+            "Understood, and not kept.\nFrom 29 February 2024, or about it:\n"
+            "- 29 February 2024, you: “Ana called”",
+        ),
+    ],
+)
+def test_a_time_in_the_question_is_understood_and_said(tmp_path: Path, question: str, answer: str) -> None:
+    with opened(tmp_path) as db:
+        say(db, "I moved to Porto in March 2023", at_ms=NOW_MS - 35 * DAY_MS)
+        say(db, "Ana called", "What did I say?", "体检改到周五", at_ms=NOW_MS - DAY_MS)
+        say(db, "It snows")
+        assert ask(db, question).text == answer
+
+
+def test_the_day_of_a_statement_is_that_of_the_place_where_it_was_said(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "late in Porto", at_ms=NOW_MS - DAY_MS + 10 * 3_600_000)
+        say(db, "early in Beijing", at_ms=NOW_MS - DAY_MS + 10 * 3_600_000, utc_offset_min=480)
+        assert "early" not in ask(db, "What did I say on 29 February 2024?").text
+        assert "late" not in ask(db, "What did I say on 1 March 2024?").text
+
+
+def test_of_a_long_time_the_last_statements_are_quoted_in_order_and_more_is_announced(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, *(f"note {number}" for number in range(12)), at_ms=NOW_MS - DAY_MS)
+        lines = ask(db, "What did I write yesterday?").text.splitlines()
+        assert [line.partition("“")[2] for line in lines[1:-1]] == [
+            f"note {number}”" for number in range(2, 12)
+        ]
+        assert lines[-1] == "There is more from that time; name a subject to find it."
+
+
 def test_at_most_five_statements_are_quoted(tmp_path: Path) -> None:
     with opened(tmp_path) as db:
         say(

@@ -1,0 +1,111 @@
+"""The period that a text names, in English or Chinese: a day, a week, a month, a year, or the days between two.
+
+Only what can be read one way is a period: "March 2024", "last week", "2 March", "since Monday", "three days ago",
+``上周三``, ``2024年3月``, ``最近三天``. A day or month without a year is the last one that has begun, a week begins on
+Monday, a year or a month alone needs a word before it ("in 2024", "since May"), as numbers and "may" are mostly
+something else. Seasons, feasts and "recently" are not periods. Days are those of the calendar where it was said.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import NamedTuple
+
+from pikobot.memory.dated_words import PATTERNS, Span
+from pikobot.store.segmentation import fold
+
+MAX_CHARS_READ = 4_000
+# How a word around a period bends it.
+_SINCE = frozenset({"since", "以来", "以來"})
+_AFTER = frozenset({"after", "之后", "之後", "以后", "以後"})
+_BEFORE = frozenset({"before", "之前", "以前"})
+_UNTIL = frozenset({"until", "till", "by", "为止", "為止"})
+_JOINS = frozenset({"to", "until", "till", "and", "-", "–", "到", "至", "和", "与", "與", "~"})
+
+
+@dataclass(frozen=True)
+class Period:
+    """From the first day to the last, both included; open to the past when there is no first."""
+
+    first: date | None
+    last: date
+
+    def holds(self, other: "Period") -> bool:
+        begins = self.first is None or (other.first is not None and self.first <= other.first)
+        return begins and other.last <= self.last
+
+    def includes(self, day: date) -> bool:
+        return (self.first is None or self.first <= day) and day <= self.last
+
+
+class Understood(NamedTuple):
+    """The period of a text, the folded words that name it, and the folded text without them."""
+
+    period: Period
+    words: str
+    rest: str
+
+
+def find_period(text: str, today: date) -> Understood | None:
+    """The period that a question is about; None when it names none, or more than one."""
+    folded = fold(text[:MAX_CHARS_READ])
+    found = list(_phrases(folded, today))
+    if len({period for _, _, period in found}) != 1:
+        return None
+    rest = folded
+    for start, end, _ in reversed(found):
+        rest = rest[:start] + " " + rest[end:]
+    return Understood(found[0][2], " ".join(folded[start:end] for start, end, _ in found), rest)
+
+
+def periods_in(text: str, said_on: date) -> list[Period]:
+    """The periods that a statement names, as they were meant on the day that it was said."""
+    return [period for _, _, period in _phrases(fold(text[:MAX_CHARS_READ]), said_on)]
+
+
+def _phrases(folded: str, today: date) -> Iterator[tuple[int, int, Period]]:
+    """Every period with the characters that name it; two that are joined ("from … to …") are one."""
+    spans = _spans(folded, today)
+    while spans:
+        span = spans.pop(0)
+        if spans and _are_joined(folded, span, spans[0]):
+            other = spans.pop(0)
+            yield span.start, other.end, Period(span.first, other.last)
+            continue
+        period = _bent(span, today)
+        if period is not None:
+            yield span.start, span.end, period
+
+
+def _spans(folded: str, today: date) -> list[Span]:
+    """What the patterns read, from left to right; where they overlap, the longest that begins first."""
+    found = [
+        span
+        for pattern, read in PATTERNS
+        for match in pattern.finditer(folded)
+        if (span := read(match, today)) is not None
+    ]
+    found.sort(key=lambda span: (span.start, -span.end))
+    kept: list[Span] = []
+    for span in found:
+        if not kept or span.start >= kept[-1].end:
+            kept.append(span)
+    return kept
+
+
+def _are_joined(folded: str, span: Span, other: Span) -> bool:
+    between = folded[span.end : other.start].strip()
+    is_joined = between in _JOINS or (not between and other.how in _JOINS)
+    return is_joined and span.how not in _AFTER | _BEFORE and span.first <= other.last
+
+
+def _bent(span: Span, today: date) -> Period | None:
+    if span.how in _SINCE:
+        return Period(span.first, max(today, span.last))
+    if span.how in _AFTER:
+        return Period(span.last + timedelta(days=1), today) if span.last < today else None
+    if span.how in _BEFORE:
+        return Period(None, span.first - timedelta(days=1))
+    if span.how in _UNTIL:
+        return Period(None, span.last)
+    return Period(span.first, span.last)

@@ -1,0 +1,166 @@
+"""Which statements of a scope recall mode quotes: those about something, those of a period, or both.
+
+Earlier answers of recall mode and bare questions are no statements. A statement is of a period when it was said in
+it, or names a time in it: "I moved to Porto in March 2024" is of March 2024, whenever it was said.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from pikobot.memory import moments
+from pikobot.memory.periods import Period, periods_in
+from pikobot.memory.questions import is_only_question
+from pikobot.store.connection import Connection
+from pikobot.store.listing import list_sources
+from pikobot.store.query_terms import widened
+from pikobot.store.scopes import ScopeId
+from pikobot.store.segmentation import fold, is_cjk, pairs, pieces
+from pikobot.store.sources import Source, SourceId, load_sources
+from pikobot.store.text_index import search_text
+
+MAX_QUOTES = 5
+MAX_LISTED = 10
+# Earlier questions about the same thing match as well as its statements do: look further until there are enough.
+CANDIDATES = (50, 500, 5_000)
+# Every candidate is read for the times that it names, which costs more than its score.
+CANDIDATES_READ = (50, 500)
+MAX_LOOKED_THROUGH = 500
+# A statement that matches much less than the best one shares a common word with the question, not its subject.
+LEAST_SHARE_OF_BEST = 0.5
+DAY_MS = 86_400_000
+
+_MONTHS = """January February March April May June July August September October November December""".split()
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The statements of a scope, without the request that is being answered."""
+
+    conn: Connection
+    scope_id: ScopeId
+    request_id: SourceId | None
+    now_ms: int
+
+    def about(self, words: Sequence[str]) -> list[Source]:
+        """Those that hold the words, best first."""
+        return self._matching(words, words, lambda source: True)
+
+    def about_in(self, words: Sequence[str], period: Period, period_words: Sequence[str]) -> list[Source]:
+        """Those of the period that hold the words, best first; what was said in it before what names it."""
+        said = self._matching(words, words, lambda source: _is_said_in(source, period), period)
+        terms = [*words, *period_words, *_names(period)]
+        named = self._matching(terms, words, lambda source: _names_time_in(source, period))
+        return _distinct([*said, *named])[:MAX_QUOTES]
+
+    def of(self, period: Period, period_words: Sequence[str]) -> tuple[list[Source], bool]:
+        """The last ones of the period in the order in which they were said, and whether there are more."""
+        found = list_sources(
+            self.conn,
+            scope_ids=[self.scope_id],
+            from_ms=_from_ms(period),
+            to_ms=_to_ms(period),
+            before=None,
+            now_ms=self.now_ms,
+            limit=MAX_LOOKED_THROUGH,
+        )
+        said = [each for each in found if self._is_told(each) and _is_said_in(each, period)]
+        terms = [*period_words, *_names(period)]
+        named = self._matching(terms, (), lambda source: _names_time_in(source, period))
+        every = _distinct([*said, *named])
+        shown = sorted(every[:MAX_LISTED], key=lambda source: (source.said_at_ms, source.id))
+        return shown, len(every) > MAX_LISTED or len(found) == MAX_LOOKED_THROUGH
+
+    def _is_told(self, source: Source) -> bool:
+        return source.role != "assistant" and source.id != self.request_id and _is_statement(source)
+
+    def _matching(
+        self,
+        terms: Sequence[str],
+        words: Sequence[str],
+        admits: Callable[[Source], bool],
+        period: Period | None = None,
+    ) -> list[Source]:
+        """What the terms find and is admitted, among it each of the words, without what matches much less."""
+        kept: list[Source] = []
+        for limit in CANDIDATES if terms is words else CANDIDATES_READ:
+            hits = search_text(
+                self.conn,
+                query=" ".join(terms),
+                scope_ids=[self.scope_id],
+                now_ms=self.now_ms,
+                limit=limit,
+                from_ms=None if period is None else _from_ms(period),
+                to_ms=None if period is None else _to_ms(period),
+                exclude_ids=() if self.request_id is None else (self.request_id,),
+            )
+            scores = {SourceId(hit.source_id): hit.score for hit in hits}
+            found = [
+                source
+                for source in load_sources(self.conn, scores, now_ms=self.now_ms).values()
+                if _is_statement(source) and (not words or _tells(source.text, words)) and admits(source)
+            ]
+            floor = scores[found[0].id] * LEAST_SHARE_OF_BEST if found else 0.0
+            kept = _distinct(source for source in found if scores[source.id] >= floor)
+            if len(kept) >= MAX_QUOTES or len(hits) < limit:
+                break
+        return kept[:MAX_QUOTES]
+
+
+def day_said(at_ms: int, utc_offset_min: int) -> date:
+    """The calendar day where it was said."""
+    return (datetime.fromtimestamp(at_ms / 1000, UTC) + timedelta(minutes=utc_offset_min)).date()
+
+
+def _is_statement(source: Source) -> bool:
+    return source.origin != "recall" and not is_only_question(source.text)
+
+
+def _tells(text: str, words: Sequence[str]) -> bool:
+    """Whether a text holds a word of the question itself, not only its speaker or a neighbour, and more than it."""
+    folded = fold(text)
+    stems = [
+        part
+        for word in widened(words)
+        for part in (pairs(word) if is_cjk(word) else [word[: max(3, len(word) - 3)]])
+    ]
+    return any(stem in folded for stem in stems) and not set(pieces(text)) <= set(words)
+
+
+def _is_said_in(source: Source, period: Period) -> bool:
+    return period.includes(day_said(source.said_at_ms, source.utc_offset_min))
+
+
+def _names_time_in(source: Source, period: Period) -> bool:
+    said_on = day_said(source.said_at_ms, source.utc_offset_min)
+    return any(period.holds(named) for named in periods_in(source.text, said_on))
+
+
+def _names(period: Period) -> list[str]:
+    """How statements may name a day, a month or a year, in words to search for."""
+    if period.first is None or period.first.year != period.last.year:
+        return []
+    year, month, day = period.last.year, period.last.month, period.last.day
+    names = [str(year), f"{year}年"]
+    if period.first.month == month:
+        names += [_MONTHS[month - 1].lower(), f"{month}月", f"{month:02}"]
+    if period.first == period.last:
+        names += [str(day), f"{day:02}", f"{day}日", f"{day}号"]
+    return names
+
+
+def _from_ms(period: Period) -> int | None:
+    """A day early: a source's own offset may be any."""
+    return None if period.first is None else moments.first_ms(period.first.isoformat()) - DAY_MS
+
+
+def _to_ms(period: Period) -> int:
+    return moments.after_ms(period.last.isoformat()) + DAY_MS
+
+
+def _distinct(sources: Iterable[Source]) -> list[Source]:
+    """Each text once, where it comes first."""
+    kept: dict[str, Source] = {}
+    for source in sources:
+        kept.setdefault(source.text, source)
+    return list(kept.values())
