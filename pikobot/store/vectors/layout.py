@@ -6,9 +6,9 @@ The data of a block with room for `capacity` vectors of `dimension` numbers, lit
     bounds  3 x capacity x f4                                   scale, error, norm (see quantize.py)
     codes   capacity x dimension x i1
 
-A block belongs to one set, kind and scope. The first block of a scope is small, later ones hold about 1.5 MB:
-what fits a processor's cache, and takes a fraction of a millisecond. Emptying a slot overwrites all of its
-bytes with zeros.
+A block belongs to one set, kind and scope. The first blocks of a scope are small, later ones hold about 4 MB: a
+fraction of a millisecond to a scan, which larger ones would save little, while each costs a write more of the
+chain of its pages. Emptying a slot overwrites all of its bytes with zeros.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ import apsw
 
 from pikobot.store.connection import Connection
 
-BLOCK_BYTES = 3 << 19
+BLOCK_BYTES = 4 << 20
 SLOT_BYTES = 24
 BOUNDS = 3
 BOUNDS_BYTES = 4 * BOUNDS

@@ -9,6 +9,7 @@ from pikobot.errors import DamagedData, InvalidParams
 from pikobot.store.connection import Connection, Database
 from pikobot.store.vectors import kernel
 from pikobot.store.vectors import scan as scanning
+from pikobot.store.vectors.layout import capacities
 from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import SetId, create_set, drop_set, retired_sets, serve_set
@@ -133,7 +134,8 @@ def test_blocks_of_every_size_are_scanned(db: Database) -> None:
     for begin, end in ((0, 10), (10, 100), (100, 300), (300, 5_000)):
         write(db, put_vectors, set_id, facts(rows[begin:end], scope(db), begin + 1))
     with db.read() as conn:
-        assert len(conn.execute("SELECT DISTINCT capacity FROM vector_blocks").fetchall()) == 3
+        made = conn.execute("SELECT DISTINCT capacity FROM vector_blocks ORDER BY capacity").fetchall()
+        assert tuple(capacity for (capacity,) in made) == capacities(384)
         assert conn.execute("SELECT count(DISTINCT mean_id) FROM vector_blocks").fetchall() != [(0,)]
         for query in embedded(np.random.default_rng(2), 5, 384):
             assert scan(conn, set_id, query, k=20) == ranking(conn, set_id, query, 20)
