@@ -305,10 +305,16 @@ class MemoryConfig(Section):
 
 class RetentionConfig(Section):
     message_days: int = Field(
-        0, ge=0, le=365_000, description="Delete messages after this many days; 0: keep all."
+        0,
+        ge=0,
+        le=365_000,
+        description="Delete messages, and what was made of them, after this many days; 0: keep all.",
     )
     max_sources: int = Field(
-        0, ge=0, le=1_000_000_000, description="Keep at most this many messages in a workspace; 0: keep all."
+        0,
+        ge=0,
+        le=1_000_000_000,
+        description="Keep at most this many messages in a workspace, the oldest go first; 0: keep all.",
     )
 
 

@@ -7,7 +7,7 @@ What the caller does inside `serving` is the channel. Leaving it, for whatever r
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from pikobot.agent.indexer import Indexer
 from pikobot.agent.learner import Learner
 from pikobot.agent.runner import Runner
 from pikobot.agent.runs import interruptions
+from pikobot.agent.sweeper import Sweeper
 from pikobot.brains import chat_brain, learning_brain, learning_limits
 from pikobot.channels.operator.methods import OperatorContext, call_async, create_context
 from pikobot.channels.operator.server import OperatorServer, serve_operator
@@ -33,6 +34,7 @@ from pikobot.memory.forget_preview import preview as preview_forgetting
 from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.opening import open_memory
 from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
+from pikobot.memory.retention import obey_message_days
 from pikobot.memory.why import Explanation, explain_last_answer
 from pikobot.serving import acquire_serving_lock, prepare_socket_path, remove_socket
 from pikobot.store.connection import Connection, Database
@@ -49,6 +51,7 @@ class Service:
     runner: Runner
     operator: OperatorContext
     worker: asyncio.Task[None]  # executes runs; it ends by itself only when it was told to work until idle
+    sweeper: Sweeper | None = None
 
 
 @asynccontextmanager
@@ -68,6 +71,7 @@ async def serving(
         credentials = instance.load_credentials(config)
         db = open_memory(instance.database_path, instance.ledger_path, clock)
         stack.callback(db.close)
+        await asyncio.to_thread(obey_message_days, db, config.retention.message_days)
         await db.perform_async(runs.recover)
         await db.perform_async(extract.recover_jobs)
         await db.perform_async(embed.recover_batches)
@@ -78,6 +82,7 @@ async def serving(
         embedding = embedding_of(config, credentials, clock)
         stack.push_async_callback(embedding.aclose)
         indexer = _indexer(db, embedding) if serves_all else None
+        sweeper = _sweeper(db, instance, config) if serves_all else None
         learner = Learner(db, learns, learning_limits(config)) if learns is not None and serves_all else None
         operator = create_context(
             db,
@@ -87,6 +92,7 @@ async def serving(
             is_served=True,
             embedding=embedding,
             indexer_problem=lambda: None if indexer is None else indexer.problem,
+            retention_problem=lambda: None if sweeper is None else sweeper.problem,
         )
         runner = Runner(
             db,
@@ -104,9 +110,10 @@ async def serving(
         stack.push_async_callback(runner.aclose)
         stack.enter_context(_first_failure())
         async with asyncio.TaskGroup() as group:
-            worker = group.create_task(_work(runner, learner, indexer, until_idle=until_idle))
+            background = [each for each in (sweeper, learner, indexer) if each is not None]
+            worker = group.create_task(_work(runner, background, until_idle=until_idle))
             try:
-                yield Service(instance, config, db, runner, operator, worker)
+                yield Service(instance, config, db, runner, operator, worker, sweeper)
             finally:
                 worker.cancel()
 
@@ -124,20 +131,22 @@ def _first_failure() -> Iterator[None]:
 
 
 async def _work(
-    runner: Runner, learner: Learner | None, indexer: Indexer | None, *, until_idle: bool
+    runner: Runner, background: Sequence[Sweeper | Learner | Indexer], *, until_idle: bool
 ) -> None:
-    """Answer, learn and embed side by side; until idle one after the other, each with what the one before left."""
+    """Everything side by side; until idle one after the other, each with what the one before left."""
     if until_idle:
         await runner.serve(until_idle=True)
-        for worker in (learner, indexer):
-            if worker is not None:
-                await worker.serve(until_idle=True)
+        for worker in background:
+            await worker.serve(until_idle=True)
         return
     async with asyncio.TaskGroup() as group:
         group.create_task(runner.serve())
-        for worker in (learner, indexer):
-            if worker is not None:
-                group.create_task(worker.serve())
+        for worker in background:
+            group.create_task(worker.serve())
+
+
+def _sweeper(db: Database, instance: Instance, config: Config) -> Sweeper:
+    return Sweeper(db, instance.ledger_path, max_sources=config.retention.max_sources)
 
 
 def _indexer(db: Database, embedding: Embedding) -> Indexer | None:

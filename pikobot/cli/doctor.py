@@ -63,6 +63,7 @@ def examine(root: Path) -> tuple[list[Finding], ExitCode]:
             if status is not None:
                 checks.findings.extend(_runs(instance, status))
                 checks.findings.extend(_embeddings(instance, status["embedding"]))
+                checks.findings.extend(_retention(instance, status["retention"]))
     checks.findings.append(_disk(root))
     return checks.findings, checks.code
 
@@ -165,6 +166,23 @@ def _embeddings(instance: Instance, embedding: dict[str, Any]) -> Iterator[Findi
             f"{failed} texts failed, {unknown} may have been charged without an answer",
             f"pikobot rpc memory.retry '{{\"all\":true}}' {instance.option} (can charge)",
         )
+
+
+def _retention(instance: Instance, retention: dict[str, Any]) -> Iterator[Finding]:
+    """What was removed because of its age or number, and what waits for it; nothing while all is kept."""
+    last, waiting = retention["lastSweep"], retention["expiredWaiting"] + retention["beyondCapacity"]
+    if last is None and not waiting:
+        return
+    detail = f"{waiting} messages are to be removed"
+    if last is not None:
+        detail = (
+            f"{last['expired']} expired sources and {last['overCapacity']} beyond retention.max_sources were removed "
+            f"at {last['at']}, {detail}"
+        )
+    if waiting:
+        yield Finding("retention", "degraded", detail, f"pikobot work --drain {instance.option}")
+    else:
+        yield Finding("retention", "ok", detail)
 
 
 def _status(instance: Instance) -> dict[str, Any]:

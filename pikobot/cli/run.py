@@ -97,6 +97,9 @@ async def _work(instance: Instance, *, until_idle: bool) -> int:
             if not until_idle:
                 sys.stderr.write(f"serving {instance.root}; Ctrl-C stops\n")
             await asyncio.wait({service.worker})
+        if service.sweeper is not None and service.sweeper.totals.sources:
+            swept = service.sweeper.totals
+            sys.stderr.write(f"retention removed {swept.sources} sources and {swept.facts} facts\n")
     return ExitCode.DONE
 
 

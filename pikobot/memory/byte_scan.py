@@ -150,9 +150,9 @@ class ScanReport:
         }
 
 
-def collect(contents: Iterable[str | bytes]) -> Erased:
-    """Keep what is about to be erased, as far as it has to be looked for."""
-    erased = Erased()
+def collect(contents: Iterable[str | bytes], erased: Erased | None = None) -> Erased:
+    """Keep what is about to be erased, as far as it has to be looked for, with what was kept before."""
+    erased = erased or Erased()
     for content in contents:
         erased.add(content)
     return erased

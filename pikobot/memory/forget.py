@@ -139,10 +139,18 @@ def erase(db: Database, ledger_path: Path, commit: Callable[[], Committed | None
 
 
 def remove_closure(
-    tx: Connection, closed: Sequence[SourceId], *, thread_ids: Sequence[ThreadId] = (), now_ms: int
+    tx: Connection,
+    closed: Sequence[SourceId],
+    *,
+    thread_ids: Sequence[ThreadId] = (),
+    now_ms: int,
+    erased: Erased | None = None,
 ) -> Committed:
-    """Remove a closure with tombstones and the mark of what is unfinished. Caller holds write, inside of `erase`."""
-    erased = collect(closure.contents_of(tx, closed, thread_ids=thread_ids))
+    """Remove a closure with tombstones and the mark of what is unfinished; its contents are added to ``erased``.
+
+    Caller holds write, inside of `erase`.
+    """
+    erased = collect(closure.contents_of(tx, closed, thread_ids=thread_ids), erased)
     removed = closure.remove(tx, closed, thread_ids=thread_ids, now_ms=now_ms)
     erasures.append(tx, removed.tombstones, at_ms=now_ms)
     erasures.mark_unfinished(tx)

@@ -21,6 +21,7 @@ from pikobot.credentials import Secret
 from pikobot.errors import InstanceBusy, NotAllowed, PikobotError
 from pikobot.instance import Instance
 from pikobot.memory.opening import open_memory, refuse_another
+from pikobot.memory.retention import obey_message_days
 from pikobot.serving import (
     InstanceLock,
     ServedBy,
@@ -153,13 +154,11 @@ def connect_operator(instance: Instance, clock: Clock) -> Iterator[Operator]:
         return
     with _ready_lock(instance, reached, clock):
         db = open_memory(instance.database_path, instance.ledger_path, clock)
-        with (
-            contextlib.closing(db),
-            contextlib.closing(
-                DirectOperator(create_context(db, instance, config, credentials, is_served=False))
-            ) as operator,
-        ):
-            yield operator
+        with contextlib.closing(db):
+            obey_message_days(db, config.retention.message_days)
+            context = create_context(db, instance, config, credentials, is_served=False)
+            with contextlib.closing(DirectOperator(context)) as operator:
+                yield operator
 
 
 def _reach(instance: Instance, token: Secret | None) -> InstanceLock | SocketOperator:

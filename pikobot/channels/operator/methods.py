@@ -28,6 +28,7 @@ from pikobot.memory.forget_rpc import ForgetParams, forget_rpc
 from pikobot.memory.lineage import FactParams, read_fact
 from pikobot.memory.params import Cursor, Name, Params, validated
 from pikobot.memory.query_vectors import NOT_EMBEDDED, QueryEmbedder, search_memory
+from pikobot.memory.retention import retention_state
 from pikobot.memory.search import (
     ListParams,
     ReadParams,
@@ -75,6 +76,7 @@ class OperatorContext:
     queries: QueryEmbedder
     embedding: Embedding
     indexer_problem: Callable[[], str | None] = lambda: None
+    retention_problem: Callable[[], str | None] = lambda: None
 
     @property
     def now_ms(self) -> int:
@@ -147,6 +149,7 @@ def create_context(
     is_served: bool,
     embedding: Embedding | None = None,
     indexer_problem: Callable[[], str | None] = lambda: None,
+    retention_problem: Callable[[], str | None] = lambda: None,
 ) -> OperatorContext:
     """The context of an open instance. ``embedding`` is made from the settings when it is not given."""
     is_model_on = config.chat.is_model_on(has_key=credentials.chat_api_key is not None)
@@ -162,6 +165,7 @@ def create_context(
         queries=embedding.queries(db),
         embedding=embedding,
         indexer_problem=indexer_problem,
+        retention_problem=retention_problem,
     )
 
 
@@ -347,7 +351,7 @@ def _run(run: listing.RunSummary) -> Json:
 
 def _status(conn: Connection, context: OperatorContext, params: NoParams) -> Json:
     embedding = _embedding(conn, context)
-    problem = embedding["problem"]
+    problems = [embedding["problem"], context.retention_problem()]
     return {
         "version": __version__,
         "schemaVersion": schema.applied_version(conn),
@@ -365,8 +369,16 @@ def _status(conn: Connection, context: OperatorContext, params: NoParams) -> Jso
         "unknownOutcomes": listing.count_unknown_outcomes(conn),
         "spend": _spend(conn, context),
         "embedding": embedding,
-        "degraded": [*context.degraded, *([] if problem is None else [problem])],
+        "retention": _retention(conn, context),
+        "degraded": [*context.degraded, *(problem for problem in problems if problem is not None)],
     }
+
+
+def _retention(conn: Connection, context: OperatorContext) -> Json:
+    limits = context.config.retention
+    return retention_state(
+        conn, message_days=limits.message_days, max_sources=limits.max_sources, now_ms=context.now_ms
+    )
 
 
 def _embedding(conn: Connection, context: OperatorContext) -> Json:

@@ -30,6 +30,8 @@ def status_lines(status: dict[str, object], words: Wording) -> list[str]:
 def _lines(key: str, value: object, words: Wording) -> list[str]:
     if key == "spend":
         return _spend(value, words)
+    if key == "retention" and isinstance(value, dict):
+        return _retention(value, words)
     if isinstance(value, list) and value:
         return [_shown(part, words) for part in value]
     return [_shown(value, words)]
@@ -46,6 +48,30 @@ def _spend(spend: object, words: Wording) -> list[str]:
         )
         reserved = row.get("reservedMicroUsd")
         lines.append(line + (words.status_reserved.format(reserved=_dollars(reserved)) if reserved else ""))
+    return lines
+
+
+def _retention(state: dict[str, object], words: Wording) -> list[str]:
+    """What is kept how long and what was removed; nothing while all is kept."""
+    waiting = sum(
+        count for key in ("expiredWaiting", "beyondCapacity") if isinstance(count := state.get(key), int)
+    )
+    counts = (
+        (words.retention_days, state.get("messageDays")),
+        (words.retention_most, state.get("maxSources")),
+        (words.retention_waiting, waiting),
+    )
+    lines = [line.format(count=count) for line, count in counts if count]
+    last = state.get("lastSweep")
+    if isinstance(last, dict):
+        lines.append(
+            words.retention_swept.format(
+                at=last.get("at"),
+                expired=last.get("expired"),
+                over=last.get("overCapacity"),
+                facts=last.get("facts"),
+            )
+        )
     return lines
 
 

@@ -85,6 +85,10 @@ class Wording:
     status_none: str
     status_spend: str
     status_reserved: str
+    retention_days: str
+    retention_most: str
+    retention_waiting: str
+    retention_swept: str
 
 
 EN = Wording(
@@ -181,11 +185,16 @@ EN = Wording(
         "extraction": "learning",
         "spend": "this month",
         "unknownOutcomes": "unknown outcomes",
+        "retention": "retention",
         "degraded": "degraded",
     },
     status_none="none",
     status_spend="{workspace}: ${spent} of ${budget}",
     status_reserved=" (${reserved} reserved)",
+    retention_days="messages are deleted after {count} days",
+    retention_most="a workspace keeps at most {count} messages",
+    retention_waiting="{count} to be removed",
+    retention_swept="{at}: removed {expired} that had expired, {over} beyond the limit, {facts} facts with them",
 )
 
 ZH = Wording(
@@ -282,11 +291,16 @@ ZH = Wording(
         "extraction": "学习",
         "spend": "本月花费",
         "unknownOutcomes": "结果未知",
+        "retention": "保留期限",
         "degraded": "受限",
     },
     status_none="无",
     status_spend="{workspace}：${spent}，上限 ${budget}",
     status_reserved="（预留 ${reserved}）",
+    retention_days="消息保留 {count} 天",
+    retention_most="每个工作区最多保留 {count} 条消息",
+    retention_waiting="{count} 条等待删除",
+    retention_swept="{at}：删除了过期的 {expired} 条、超出上限的 {over} 条，以及由此得出的 {facts} 条事实",
 )
 
 

@@ -113,6 +113,14 @@ def test_status_counts_and_says_what_is_degraded(context: OperatorContext) -> No
             "building": None,
             "problem": None,
         },
+        "retention": {
+            "messageDays": 0,
+            "maxSources": 0,
+            "expiredWaiting": 0,
+            "waitingSince": None,
+            "beyondCapacity": 0,
+            "lastSweep": None,
+        },
         "degraded": ["no chat model: recall mode; set chat.provider to turn one on"],
     }
 

@@ -57,6 +57,25 @@ def test_the_status_is_a_short_table_in_both_languages() -> None:
     assert status_lines(STATUS, ZH)[5] == "本月花费  main：$0.0123，上限 $5（预留 $0.0005）"
 
 
+def test_the_status_tells_how_long_messages_are_kept_and_what_was_removed() -> None:
+    last = {"at": "2026-03-01T08:00:00Z", "expired": 3, "overCapacity": 2, "facts": 1, "clean": True}
+    state = {
+        "messageDays": 30,
+        "maxSources": 100,
+        "expiredWaiting": 4,
+        "beyondCapacity": 1,
+        "lastSweep": last,
+    }
+    assert status_lines({"retention": state}, EN) == [
+        "retention  messages are deleted after 30 days",
+        "           a workspace keeps at most 100 messages",
+        "           5 to be removed",
+        "           2026-03-01T08:00:00Z: removed 3 that had expired, 2 beyond the limit, 1 facts with them",
+    ]
+    assert status_lines({"retention": state}, ZH)[0] == "保留期限  消息保留 30 天"
+    assert status_lines({"retention": dict.fromkeys(state, 0) | {"lastSweep": None}}, EN) == []
+
+
 def test_a_status_with_unknown_and_missing_keys_is_shown_as_it_is() -> None:
     assert status_lines({"mode": "recall", "model": None, "degraded": [], "queue": {"jobs": 2}}, EN) == [
         "mode      recall",

@@ -1,0 +1,92 @@
+"""Retention in the background: erases what has expired or is beyond the capacity, when serving begins and from
+time to time.
+
+Each sweep goes round by round (`memory.retention`), so that nothing else waits for long. A failure shows as
+``problem`` and is tried again with the next sweep; nothing expired is read meanwhile.
+"""
+
+import asyncio
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from pikobot.errors import PikobotError
+from pikobot.memory.retention import Swept, sweep
+from pikobot.store.connection import Database
+
+# Each sweep that removes something ends with reading every file of the instance.
+SWEEP_EVERY_S = 6 * 60 * 60.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class SweepTotals:
+    """What has been removed since the program began."""
+
+    sources: int = 0
+    facts: int = 0
+
+
+class Sweeper:
+    """Keeps one instance within its retention while `serve` runs. ``problem``: why the last sweep came to no end."""
+
+    def __init__(self, db: Database, ledger_path: Path, *, max_sources: int) -> None:
+        self._db = db
+        self._ledger_path = ledger_path
+        self._max_sources = max_sources
+        self._is_leaving = threading.Event()
+        self.totals = SweepTotals()
+        self.problem: str | None = None
+
+    async def serve(self, *, until_idle: bool = False) -> None:
+        """Sweep until cancelled, or once when ``until_idle``."""
+        while True:
+            await self.sweep()
+            if until_idle:
+                return
+            await asyncio.sleep(SWEEP_EVERY_S)
+
+    async def sweep(self) -> None:
+        """Remove all that may be kept no longer."""
+        started_ms = self._db.clock.now_ms()
+        before = self.totals.sources
+        try:
+            while await self._round(started_ms):
+                pass
+        except PikobotError as error:
+            self.problem = f"retention: {error}"
+            log.info("a sweep came to no end: %s", error)
+            return
+        self.problem = None
+        if self.totals.sources > before:
+            log.info("retention removed %d sources", self.totals.sources - before)
+
+    async def _round(self, started_ms: int) -> bool:
+        """One round in a thread; False when nothing was left. Cancelled, it ends with its batch, proved as ever."""
+        working = asyncio.ensure_future(
+            asyncio.to_thread(
+                sweep,
+                self._db,
+                self._ledger_path,
+                max_sources=self._max_sources,
+                started_ms=started_ms,
+                should_stop=self._is_leaving.is_set,
+            )
+        )
+        try:
+            swept = await asyncio.shield(working)
+        except asyncio.CancelledError:
+            self._is_leaving.set()
+            await asyncio.wait({working})
+            if not working.cancelled() and working.exception() is None:
+                self._count(working.result())
+            raise
+        self._count(swept)
+        return swept is not None
+
+    def _count(self, swept: Swept | None) -> None:
+        if swept is not None:
+            self.totals.sources += swept.removed.rows.get("sources", 0)
+            self.totals.facts += swept.removed.rows.get("facts", 0)
