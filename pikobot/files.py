@@ -15,7 +15,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from pikobot.errors import ConfigError, PikobotError
+from pikobot.errors import ConfigError, PikobotError, UsageError
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -24,20 +24,27 @@ MAX_TOML_BYTES = 1_000_000
 _REMEDIES = {
     errno.ENOSPC: "the disk is full: free some space and try again",
     errno.EDQUOT: "the disk quota is used up: free some space and try again",
-    errno.EROFS: "the file system is read-only: choose another directory with --instance",
-    errno.EACCES: "permission denied: check who owns it, or choose another directory with --instance",
-    errno.EPERM: "not permitted: check who owns it, or choose another directory with --instance",
-    errno.ENAMETOOLONG: "the name is too long: choose a shorter one with --instance",
+    errno.EROFS: "the file system is read-only: choose another place",
+    errno.EACCES: "permission denied: check who owns it and its mode",
+    errno.EPERM: "not permitted: check who owns it and its mode",
+    errno.ENAMETOOLONG: "the name is too long: choose a shorter one",
+    errno.EISDIR: "it is a directory: name a file",
     errno.ELOOP: "its symbolic links go in a circle: choose another path",
     errno.ENOTDIR: "a part of the path is a file, not a directory: choose another path",
     errno.EMFILE: "too many files are open: raise the limit (`ulimit -n`) and try again",
 }
 
 
+_WRONG_PATHS = frozenset({errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR})
+
+
 def os_failure(doing: str, path: Path, error: OSError) -> PikobotError:
-    """The sentence for a failed system call: what was being done, to what, and what helps."""
+    """The sentence for a failed system call: what was being done, to what, and what helps.
+
+    A `UsageError` when it is the path that can't be right.
+    """
     remedy = _REMEDIES.get(error.errno or 0) or (error.strerror or "unknown error")
-    return PikobotError(f"cannot {doing} {path}: {remedy}")
+    return (UsageError if error.errno in _WRONG_PATHS else PikobotError)(f"cannot {doing} {path}: {remedy}")
 
 
 def check_private(path: Path, status: os.stat_result) -> None:

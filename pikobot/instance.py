@@ -137,11 +137,11 @@ def is_instance(root: Path) -> bool:
         raise os_failure("look into", root, error) from error
 
 
-def open_instance(root: Path, *, may_be_lost: bool = False) -> Instance:
+def open_instance(root: Path, *, is_examined: bool = False) -> Instance:
     """The instance in a directory. Makes and repairs nothing, but finishes a restore that was cut off.
 
-    Raises UsageError if there is none, ConfigError if other users could read it, and, unless it ``may_be_lost``,
-    DamagedData if its database is gone.
+    Raises UsageError if there is none, ConfigError if other users could read it. Unless it ``is_examined``, by who
+    reports that himself, the same for its credentials.toml, and DamagedData if its database is gone.
     """
     instance = Instance(root)
     if not is_instance(root):
@@ -150,7 +150,8 @@ def open_instance(root: Path, *, may_be_lost: bool = False) -> Instance:
         )
     _check_root(root)
     replacing.recover(root)
-    if not may_be_lost:
+    if not is_examined:
+        _check_private_if_there(instance.credentials_path)
         instance.refuse_lost()
     return instance
 
@@ -215,6 +216,15 @@ def _refuse_foreign(root: Path) -> None:
 def _may_be_ours(name: str) -> bool:
     temporary = name.startswith((".config.toml.", ".credentials.toml."))
     return temporary or name in _OWN_NAMES or name in _HARMLESS_NAMES
+
+
+def _check_private_if_there(path: Path) -> None:
+    try:
+        check_private(path, path.stat())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise os_failure("open", path, error) from error
 
 
 def _check_root(root: Path) -> None:

@@ -69,9 +69,7 @@ def parse_json(document: str | bytes, what: str) -> object:
             text, object_pairs_hook=_object, parse_constant=_Refused.constant, parse_float=_finite_or_refused
         )
     except json.JSONDecodeError as error:
-        raise MalformedRequest(
-            f"{what} is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
-        ) from None
+        raise MalformedRequest(f"{what} is not valid JSON at {_position(error)}: {error.msg}") from None
     except RecursionError:
         raise MalformedRequest(f"{what} is nested deeper than {MAX_JSON_DEPTH} levels") from None
     except ValueError:  # more digits than the interpreter converts
@@ -79,6 +77,11 @@ def parse_json(document: str | bytes, what: str) -> object:
     for place, problem in _findings(value):
         raise MalformedRequest(f"{what} {problem} at {place}")
     return value
+
+
+def _position(error: json.JSONDecodeError) -> str:
+    column = f"column {error.colno}"
+    return f"line {error.lineno}, {column}" if "\n" in error.doc else column
 
 
 def _decode(document: str | bytes, what: str) -> str:

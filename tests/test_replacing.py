@@ -37,6 +37,7 @@ def fill(root: Path, contents: dict[str, str]) -> None:
         path = root / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(text)
+        path.chmod(0o600)
 
 
 def found(root: Path) -> dict[str, str]:

@@ -51,8 +51,8 @@ def test_strict_json_is_parsed(document: str | bytes, value: object) -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("", "the request is not valid JSON at line 1, column 1: Expecting value"),
-        ("{} {}", "the request is not valid JSON at line 1, column 4: Extra data"),
+        ("", "the request is not valid JSON at column 1: Expecting value"),
+        ("{} {}", "the request is not valid JSON at column 4: Extra data"),
         ('{"a": 1,\n "b"}', "the request is not valid JSON at line 2, column 5: Expecting ':' delimiter"),
         ('{"a": {"b": 1, "b": 2}}', "the request has the key b twice at $.a"),
         ('{"a": 1, "a": 1}', "the request has the key a twice at $"),

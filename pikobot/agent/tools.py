@@ -152,7 +152,7 @@ async def _performed(tool: Tool, params: BaseModel, scope: ToolScope) -> Reading
 
 def _parsed(tool: Tool, arguments: str) -> BaseModel:
     """The call's arguments as the tool's parameters; raises `UsageError` that says what to mend."""
-    value = parse_json(arguments.strip() or "{}", f"the arguments of {tool.name}")
+    value = parse_json(arguments.strip() or "{}", f"the argument object of {tool.name}")
     try:
         return tool.params.model_validate(value)
     except ValidationError as error:

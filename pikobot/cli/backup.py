@@ -4,7 +4,6 @@ What was done is one line on stdout; what the owner should know besides goes to 
 """
 
 import getpass
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pikobot.backup.archive import create_backup
 from pikobot.backup.encryption import Keys, Protection
 from pikobot.backup.restore import RestoreReport
 from pikobot.backup.restore import restore as restore_backup
+from pikobot.cli.inputs import named_path
 from pikobot.cli.progress import progress_in_bytes
 from pikobot.clock import SystemClock
 from pikobot.credentials import Secret
@@ -45,7 +45,7 @@ def backup(root: Path, destination: str, options: BackupOptions) -> ExitCode:
     with progress_in_bytes() as progress:
         report = create_backup(
             instance,
-            _path(destination),
+            named_path(destination),
             clock=SystemClock(),
             protection=protection,
             overwrite=options.overwrite,
@@ -62,11 +62,11 @@ def restore(root: Path, source: str, *, ledgers: Sequence[str] = (), keys: Keys)
     """Make a backup the instance in an absolute directory. Raises what `backup.restore` raises."""
     with progress_in_bytes() as progress:
         report = restore_backup(
-            _path(source),
+            named_path(source),
             root,
             clock=SystemClock(),
             keys=keys,
-            ledgers=[_path(one) for one in ledgers],
+            ledgers=[named_path(one) for one in ledgers],
             progress=progress,
         )
     for note in _notes(report):
@@ -82,7 +82,7 @@ def restore(root: Path, source: str, *, ledgers: Sequence[str] = (), keys: Keys)
 def keys_of(identity_files: Sequence[str], passphrase_file: str | None) -> Keys:
     """What a backup is opened with; a person on a terminal is asked for a passphrase when one is needed."""
     return Keys(
-        identity_files=tuple(_path(one) for one in identity_files),
+        identity_files=tuple(named_path(one) for one in identity_files),
         passphrase=None if passphrase_file is None else passphrase_in(passphrase_file),
         ask=_ask if sys.stdin.isatty() else None,
     )
@@ -90,7 +90,7 @@ def keys_of(identity_files: Sequence[str], passphrase_file: str | None) -> Keys:
 
 def passphrase_in(file: str) -> Secret:
     """The first line of a file that only its owner can read."""
-    path = _path(file)
+    path = named_path(file)
     try:
         lines = read_text(path, private=True).splitlines()
     except FileNotFoundError:
@@ -125,12 +125,6 @@ def _notes(report: RestoreReport) -> list[str]:
     if report.other_way:
         notes.append(f"{report.other_way} erasures come from a ledger that had gone another way")
     return notes
-
-
-def _path(given: str) -> Path:
-    if not given or "\0" in given:
-        raise UsageError("the name of a file is empty or no name")
-    return Path(os.path.expanduser(given)).absolute()
 
 
 def _size(size: int) -> str:

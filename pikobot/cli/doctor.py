@@ -47,7 +47,7 @@ def examine(root: Path) -> tuple[list[Finding], ExitCode]:
     """All findings about an instance, and the exit code that they come to."""
     checks = _Checks()
     instance = checks.attempt(
-        "instance", lambda: open_instance(root, may_be_lost=True), lambda found: str(found.root)
+        "instance", lambda: open_instance(root, is_examined=True), lambda found: str(found.root)
     )
     if instance is None:
         return checks.findings, checks.code

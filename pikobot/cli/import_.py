@@ -1,7 +1,7 @@
 """`pikobot import`: load conversations from a file into an instance that nobody serves.
 
-One line on stdout says what became of the records; lines that couldn't be stored are named on stderr, and the
-exit code is 1 if there were any. Killed or repeated, the import goes on where it stood.
+One line on stdout says what became of the records; every line that couldn't be stored is named on stderr, and the
+exit code is 1 if there was any. Killed or repeated, the import goes on where it stood.
 """
 
 import contextlib
@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from pikobot.cli.inputs import opened
 from pikobot.clock import Clock, SystemClock
 from pikobot.errors import ExitCode, UsageError
-from pikobot.files import os_failure
 from pikobot.instance import open_instance
-from pikobot.memory.imports import ImportReport, import_jsonl
+from pikobot.memory.imports import ImportReport, Problem, import_jsonl
 from pikobot.memory.opening import open_memory
 from pikobot.serving import acquire_serving_lock
 from pikobot.streams import emit
 
 FORMATS = ("jsonl",)
-STDIN = "-"
+MAX_EXPLAINED = 50
+NUMBERS_A_LINE = 10
 
 
 def import_(format_name: str, file: str, root: Path, *, clock: Clock | None = None) -> ExitCode:
@@ -36,8 +37,9 @@ def import_(format_name: str, file: str, root: Path, *, clock: Clock | None = No
     clock = clock or SystemClock()
     instance = open_instance(root)
     config = instance.load_config()
+    listing = _Listing()
     with (
-        _opened(file) as stream,
+        opened(file) as stream,
         acquire_serving_lock(instance, clock),
         contextlib.closing(open_memory(instance.database_path, instance.ledger_path, clock)) as db,
         _progress(stream) as on_progress,
@@ -47,15 +49,56 @@ def import_(format_name: str, file: str, root: Path, *, clock: Clock | None = No
             stream,
             message_days=config.retention.message_days,
             learns=config.extraction.enabled and config.memory.extract_imports,
+            on_problem=listing.add,
             on_progress=on_progress,
         )
-    for problem in report.problems:
-        sys.stderr.write(f"line {problem.line}: {problem.reason}\n")
-    unnamed = report.bad + report.changed - len(report.problems)
-    if unnamed:
-        sys.stderr.write(f"… and {unnamed} more\n")
+        listing.end()
     emit(_summary(report) + "\n")
     return ExitCode.DONE if report.is_clean else ExitCode.FAILED
+
+
+class _Listing:
+    """Names every line that was not stored on stderr, as they come, neighbours with the same reason together.
+
+    After MAX_EXPLAINED reasons only the numbers are written, so that the wrong file does not fill the screen.
+    """
+
+    def __init__(self) -> None:
+        self._first = self._last = 0
+        self._reason = ""
+        self._explained = 0
+        self._numbers: list[str] = []
+
+    def add(self, problem: Problem) -> None:
+        is_more = self._explained >= MAX_EXPLAINED
+        if problem.line == self._last + 1 and (is_more or problem.reason == self._reason):
+            self._last = problem.line
+            return
+        self._write_range()
+        self._first = self._last = problem.line
+        self._reason = problem.reason
+
+    def end(self) -> None:
+        self._write_range()
+        self._write_numbers()
+
+    def _write_range(self) -> None:
+        if not self._last:
+            return
+        numbers = str(self._first) if self._first == self._last else f"{self._first}-{self._last}"
+        if self._explained >= MAX_EXPLAINED:
+            self._numbers.append(numbers)
+            if len(self._numbers) >= NUMBERS_A_LINE:
+                self._write_numbers()
+            return
+        self._explained += 1
+        word = "line" if self._first == self._last else "lines"
+        sys.stderr.write(f"{word} {numbers}: {self._reason}\n")
+
+    def _write_numbers(self) -> None:
+        if self._numbers:
+            sys.stderr.write(f"also not stored, lines: {', '.join(self._numbers)}\n")
+            self._numbers = []
 
 
 def _summary(report: ImportReport) -> str:
@@ -68,23 +111,6 @@ def _summary(report: ImportReport) -> str:
         (report.bad, "bad"),
     ]
     return ", ".join([f"{report.added} added", *(f"{count} {what}" for count, what in counts if count)])
-
-
-@contextlib.contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
-    if file == STDIN:
-        yield sys.stdin.buffer
-        return
-    try:
-        stream = open(file, "rb")  # noqa: SIM115 — closed below; only opening it is translated
-    except FileNotFoundError:
-        raise UsageError(f"{file}: no such file") from None
-    except IsADirectoryError:
-        raise UsageError(f"{file} is a directory; name a file, or - for stdin") from None
-    except OSError as error:
-        raise os_failure("read", Path(file), error) from error
-    with stream:
-        yield stream
 
 
 @contextlib.contextmanager

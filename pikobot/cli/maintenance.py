@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pikobot.backup.encryption import Keys
 from pikobot.backup.verify import Finding, exit_code, verify_backup, verify_instance
+from pikobot.cli.inputs import named_path
 from pikobot.cli.progress import progress_in_bytes
 from pikobot.clock import SystemClock
 from pikobot.errors import ExitCode
@@ -24,10 +25,10 @@ def verify(
     0 when nothing was found, 6 when something is damaged, 1 for the rest. Changes nothing.
     """
     if backup is None:
-        findings = verify_instance(open_instance(root, may_be_lost=True), SystemClock())
+        findings = verify_instance(open_instance(root, is_examined=True), SystemClock())
     else:
         with progress_in_bytes() as progress:
-            findings = verify_backup(Path(backup).expanduser().absolute(), keys or Keys(), progress)
+            findings = verify_backup(named_path(backup), keys or Keys(), progress)
     code = exit_code(findings)
     if as_json:
         document = {"findings": [asdict(finding) for finding in findings], "ok": code == ExitCode.DONE}

@@ -15,14 +15,12 @@ from typing import BinaryIO
 
 from pikobot.channels.operator.client import Operator, connect_operator
 from pikobot.channels.operator.protocol import MAX_REQUEST_BYTES, Json, encode, error_object
+from pikobot.cli.inputs import STDIN, opened
 from pikobot.clock import SystemClock
 from pikobot.errors import ExitCode, MalformedRequest, PikobotError, UsageError
-from pikobot.files import os_failure
 from pikobot.instance import open_instance
 from pikobot.streams import emit_utf8, take_failure
 from pikobot.text import parse_json
-
-STDIN = "-"
 
 
 def rpc(
@@ -45,7 +43,7 @@ def rpc(
             code = _batch(root, batch, timing=timing)
             _raise_lost()
             return code
-        arguments = {} if params is None else parse_json(_params(params), "the parameters")
+        arguments = {} if params is None else parse_json(_params(params), "the parameter object")
         with connect_operator(open_instance(root), SystemClock()) as operator:
             _print(_call(operator, str(method), arguments, timing=timing))
         _raise_lost()
@@ -66,8 +64,8 @@ def _params(given: str) -> str | bytes:
 
 def _batch(root: Path, file: str, *, timing: bool) -> ExitCode:
     has_failed = False
-    with connect_operator(open_instance(root), SystemClock()) as operator:
-        for line in _batch_lines(file):
+    with opened(file) as stream, connect_operator(open_instance(root), SystemClock()) as operator:
+        for line in _bounded_lines(stream):
             try:
                 _print(_answer_line(operator, line, timing=timing))
             except PikobotError as error:
@@ -76,19 +74,8 @@ def _batch(root: Path, file: str, *, timing: bool) -> ExitCode:
     return ExitCode.FAILED if has_failed else ExitCode.DONE
 
 
-def _batch_lines(file: str) -> Iterator[bytes]:
-    """The lines that aren't empty; of one that is too long only so much that it is refused."""
-    if file == STDIN:
-        yield from _bounded_lines(sys.stdin.buffer)
-        return
-    try:
-        with open(file, "rb") as stream:
-            yield from _bounded_lines(stream)
-    except OSError as error:
-        raise os_failure("read", Path(file), error) from error
-
-
 def _bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines that aren't empty; of one that is too long only so much that it is refused."""
     while line := stream.readline(MAX_REQUEST_BYTES + 1):
         start = line
         while not line.endswith(b"\n") and (line := stream.readline(MAX_REQUEST_BYTES)):

@@ -42,7 +42,6 @@ MAX_LINE_BYTES = 8 * 1024 * 1024
 SKIP_BYTES = 64 * 1024
 MAX_TEXT_CHARS = 1_000_000
 MAX_NAME_CHARS = 512
-MAX_PROBLEMS_KEPT = 20
 DAY_MS = 86_400_000
 CHANGED = "changed since it was imported: kept the first"
 
@@ -74,7 +73,7 @@ class Problem:
 
 @dataclass
 class ImportReport:
-    """What became of the lines. The first problems are kept with their line, all are counted."""
+    """What became of the lines, counted."""
 
     added: int = 0
     already_there: int = 0
@@ -82,7 +81,6 @@ class ImportReport:
     expired: int = 0
     changed: int = 0
     bad: int = 0
-    problems: list[Problem] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
@@ -95,15 +93,22 @@ def import_jsonl(
     *,
     message_days: int = 0,
     learns: bool = False,
+    on_problem: Callable[[Problem], None] = lambda problem: None,
     on_progress: Callable[[int], None] | None = None,
 ) -> ImportReport:
     """Store every record of the stream; not from the event loop or the writer thread.
 
     ``message_days`` is the retention: older records are left out, newer ones expire (0: keep). ``learns`` queues
     what is added for extraction, with the records in one transaction.
+    ``on_problem`` gets every line that is bad or changed, in order, once its batch is stored: nothing keeps them.
     ``on_progress`` gets the number of bytes read so far, about once a batch.
     """
     report = ImportReport()
+
+    def store(lines: list[ImportRecord | Problem]) -> None:
+        for problem in db.perform(_store_batch, lines, report, message_days, learns):
+            on_problem(problem)
+
     batch: list[ImportRecord | Problem] = []
     batch_start = consumed = 0
     for number, line, size in _lines(stream):
@@ -115,11 +120,11 @@ def import_jsonl(
         except UsageError as error:
             batch.append(Problem(number, str(error)))
         if len(batch) >= BATCH_RECORDS or consumed - batch_start >= BATCH_BYTES:
-            db.perform(_store_batch, batch, report, message_days, learns)
+            store(batch)
             batch, batch_start = [], consumed
             if on_progress is not None:
                 on_progress(consumed)
-    db.perform(_store_batch, batch, report, message_days, learns)
+    store(batch)
     if on_progress is not None:
         on_progress(consumed)
     return report
@@ -206,19 +211,20 @@ class _Batch:
     counted: ImportReport
     places: dict[tuple[str, str], tuple[ScopeId, ThreadId]] = field(default_factory=dict)
     added: dict[ThreadId, list[SourceId]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
 
 
 def _store_batch(
     db: Database, lines: list[ImportRecord | Problem], report: ImportReport, message_days: int, learns: bool
-) -> None:
-    """One transaction; counts into the report only what it has committed."""
+) -> list[Problem]:
+    """One transaction; counts into the report only what it has committed. Returns the lines that are not stored."""
     counted = ImportReport()
     with db.write("import records") as tx:
         batch = _Batch(tx, db.clock, identity_key(tx), message_days, counted)
         for line in lines:
             if isinstance(line, Problem):
                 counted.bad += 1
-                counted.problems.append(line)
+                batch.problems.append(line)
             else:
                 _store_record(batch, line)
         for source_ids in batch.added.values() if learns else ():
@@ -230,7 +236,7 @@ def _store_batch(
     report.expired += counted.expired
     report.changed += counted.changed
     report.bad += counted.bad
-    report.problems += counted.problems[: MAX_PROBLEMS_KEPT - len(report.problems)]
+    return batch.problems
 
 
 def _store_record(batch: _Batch, record: ImportRecord) -> None:
@@ -243,7 +249,7 @@ def _store_record(batch: _Batch, record: ImportRecord) -> None:
         batch.counted.already_there += 1
     elif stored is not None:
         batch.counted.changed += 1
-        batch.counted.problems.append(Problem(record.line, CHANGED))
+        batch.problems.append(Problem(record.line, CHANGED))
     elif is_identity_erased(batch.tx, identity):
         batch.counted.erased += 1
     elif expires_at_ms is not None and expires_at_ms <= now_ms:

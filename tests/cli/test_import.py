@@ -52,10 +52,35 @@ def test_bad_and_changed_lines_are_named_and_the_rest_goes_in(
     assert import_("jsonl", file, instance.root) == ExitCode.FAILED
     out, err = capfd.readouterr()
     assert out == "1 added, 1 changed (kept the first), 31 bad\n"
-    assert err.splitlines()[-1] == "… and 12 more"
-    assert "line 1: changed since it was imported: kept the first" in err
-    assert "line 2: the line is not valid JSON at line 1, column 1: Expecting value" in err
-    assert "里斯本" not in err
+    assert err.splitlines() == [
+        "line 1: changed since it was imported: kept the first",
+        "line 2: the line is not valid JSON at column 1: Expecting value",
+        "lines 4-33: the line must be an object",
+    ]
+
+
+def test_the_number_of_every_bad_line_is_written_whatever_their_number(
+    instance: Instance, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    groups = [line for number in range(80) for line in (f'{{"坏{number}":1}}', LINES[number % 2], "[]")]
+    assert import_("jsonl", written(tmp_path, *groups, *["x", "[]"] * 500), instance.root) == ExitCode.FAILED
+    out, err = capfd.readouterr()
+    assert out == "2 added, 78 already there, 1160 bad\n"
+    assert err.startswith("line 1: 坏0: unknown key; known are thread, role")
+    assert _numbers_in(err) == [n for n in range(1, 1241) if n > 240 or n % 3 != 2]
+    assert len(err.splitlines()) == 50 + 6
+    assert err.endswith("lines: 225-226, 228-229, 231-232, 234-235, 237-238, 240-1240\n")
+
+
+def _numbers_in(listed: str) -> list[int]:
+    """Every line number that the listing names."""
+    named: list[int] = []
+    for line in listed.splitlines():
+        numbers = line.rpartition("lines: ")[2] if line.startswith("also") else line.split()[1].rstrip(":")
+        for each in numbers.split(", "):
+            first, _, last = each.partition("-")
+            named += range(int(first), int(last or first) + 1)
+    return named
 
 
 def test_stdin_is_a_file_too(

@@ -73,7 +73,13 @@ def test_timing_is_added_only_when_asked_for(instance: Instance, capfd: pytest.C
 @pytest.mark.parametrize(
     ("method", "params", "exit_code", "code", "message"),
     [
-        ("status", "{", ExitCode.USAGE, RpcCode.PARSE_ERROR, "the parameters is not valid JSON"),
+        (
+            "status",
+            "{",
+            ExitCode.USAGE,
+            RpcCode.PARSE_ERROR,
+            "the parameter object is not valid JSON at column 2",
+        ),
         ("status", "[]", ExitCode.USAGE, RpcCode.INVALID_PARAMS, "params: expected an object"),
         ("status", '{"a":1}', ExitCode.USAGE, RpcCode.INVALID_PARAMS, "a: unknown key"),
         ("memory.search", '{"query":7}', ExitCode.USAGE, RpcCode.INVALID_PARAMS, "query: Input should be"),
@@ -83,7 +89,7 @@ def test_timing_is_added_only_when_asked_for(instance: Instance, capfd: pytest.C
             '{"query":"\\ud800"}',
             ExitCode.USAGE,
             RpcCode.PARSE_ERROR,
-            "the parameters has half",
+            "the parameter object has half",
         ),
         (
             "memory.search",
@@ -204,7 +210,7 @@ def test_a_line_of_a_batch_that_is_too_long_is_refused_and_the_next_one_answered
 def test_a_batch_file_that_is_missing_is_an_error(
     instance: Instance, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert rpc(instance.root, None, batch=str(tmp_path / "none")) == ExitCode.FAILED
+    assert rpc(instance.root, None, batch=str(tmp_path / "none")) == ExitCode.USAGE
     assert "none" in str(error_in(capfd.readouterr().err)["message"])
 
 

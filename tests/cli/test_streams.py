@@ -12,7 +12,8 @@ import pytest
 from pikobot.config_file import default_config_text, set_values
 from pikobot.errors import ExitCode
 from pikobot.instance import Instance, create_instance
-from tests.end_to_end.instances import COMMAND_TIMEOUT_S, REPOSITORY, Outcome, rows
+from tests.end_to_end.instances import COMMAND_TIMEOUT_S, Outcome, rows
+from tests.servers.openai_server import REPOSITORY
 
 SAID = "我的牙医是陈医生 é"
 WRITING = (

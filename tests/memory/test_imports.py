@@ -44,6 +44,11 @@ def load(db: Database, *lines: bytes, message_days: int = 0) -> ImportReport:
     return import_jsonl(db, io.BytesIO(b"".join(lines)), message_days=message_days)
 
 
+def load_reporting(db: Database, *lines: bytes) -> tuple[ImportReport, list[Problem]]:
+    problems: list[Problem] = []
+    return import_jsonl(db, io.BytesIO(b"".join(lines)), on_problem=problems.append), problems
+
+
 def texts(db: Database) -> list[str]:
     with db.read() as conn:
         page = list_memory(conn, validated(ListParams, {"limit": 50}), allowed_scopes=None, now_ms=NOW_MS)
@@ -102,10 +107,9 @@ def test_a_second_import_adds_nothing(db: Database) -> None:
 
 def test_a_record_that_changed_is_kept_as_it_was_and_reported(db: Database) -> None:
     load(db, line(id="1", text="first"))
-    report = load(db, line(id="1", text="second"), line(id="2", text="third"))
-    assert report == ImportReport(
-        added=1, changed=1, problems=[Problem(1, "changed since it was imported: kept the first")]
-    )
+    report, problems = load_reporting(db, line(id="1", text="second"), line(id="2", text="third"))
+    assert report == ImportReport(added=1, changed=1)
+    assert problems == [Problem(1, "changed since it was imported: kept the first")]
     assert not report.is_clean
     assert texts(db) == ["third", "first"]
 
@@ -140,7 +144,7 @@ def test_retention_leaves_out_what_has_expired_and_dates_the_rest(db: Database) 
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (b"{", "the line is not valid JSON at line 1, column 2"),
+        (b"{", "the line is not valid JSON at column 2"),
         (b"[]", "the line must be an object"),
         (b"\xff{}", "the line is not UTF-8 text: invalid byte at position 0"),
         (b'{"thread":"a","thread":"b"}', "the line has the key thread twice"),
@@ -169,9 +173,9 @@ def test_retention_leaves_out_what_has_expired_and_dates_the_rest(db: Database) 
 def test_a_bad_line_is_reported_with_its_number_and_stops_nothing(
     db: Database, bad: bytes, reason: str
 ) -> None:
-    report = load(db, line(text="before"), bad.rstrip(b"\n") + b"\n", line(text="之后"))
+    lines = line(text="before"), bad.rstrip(b"\n") + b"\n", line(text="之后")
+    report, [problem] = load_reporting(db, *lines)
     assert (report.added, report.bad, report.is_clean) == (2, 1, False)
-    [problem] = report.problems
     assert problem.line == 2
     assert problem.reason.startswith(reason)
     assert sorted(texts(db)) == ["before", "之后"]
@@ -182,8 +186,9 @@ def test_a_line_that_never_ends_is_skipped_unread(db: Database, monkeypatch: pyt
     monkeypatch.setattr(imports, "SKIP_BYTES", 64)
     exact = line(text="x" * (999 - len(line(text=""))) + "y")
     assert len(exact) == 1_000
-    report = load(db, line(text="x" * 5_000), exact, line(text="x" * 1_000).rstrip(b"\n"))
-    assert (report.added, [problem.line for problem in report.problems]) == (1, [1, 3])
+    lines = line(text="x" * 5_000), exact, line(text="x" * 1_000).rstrip(b"\n")
+    report, problems = load_reporting(db, *lines)
+    assert (report.added, [problem.line for problem in problems]) == (1, [1, 3])
 
 
 def test_marks_line_ends_and_empty_lines_of_other_systems_are_taken(db: Database) -> None:
@@ -193,10 +198,14 @@ def test_marks_line_ends_and_empty_lines_of_other_systems_are_taken(db: Database
     assert report == ImportReport(added=2)
 
 
-def test_only_the_first_problems_are_kept_and_all_are_counted(db: Database) -> None:
-    report = load(db, *[b"{\n"] * 50)
-    assert report.bad == 50
-    assert [problem.line for problem in report.problems] == list(range(1, 21))
+def test_every_problem_is_told_in_order_after_its_batch(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "BATCH_RECORDS", 7)
+    load(db, line(id="1", text="first"))
+    report, problems = load_reporting(db, *[b"{\n"] * 25, line(id="1", text="changed"), *[b"{\n"] * 25)
+    assert (report.bad, report.changed) == (50, 1)
+    assert [problem.line for problem in problems] == list(range(1, 52))
 
 
 def test_progress_is_told_in_bytes_and_ends_with_all(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

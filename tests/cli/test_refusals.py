@@ -1,4 +1,4 @@
-"""An instance whose database is gone: every command refuses, says what helps, and changes nothing."""
+"""What every command refuses alike, with what helps and nothing changed: a lost database, open credentials."""
 
 import json
 import shutil
@@ -271,3 +271,17 @@ def test_a_whole_directory_can_be_copied_and_moved(instance: Instance, tmp_path:
     shutil.copytree(instance.root, tmp_path / "copy")
     assert call(Instance(tmp_path / "copy"), ["verify"]).exit_code == ExitCode.DONE
     assert call(Instance(tmp_path / "copy"), ["rpc", "status"]).exit_code == ExitCode.DONE
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_credentials_that_others_can_read_are_refused_by_every_command(
+    instance: Instance, command: str
+) -> None:
+    instance.credentials_path.chmod(0o640)
+    before = picture(instance.root)
+    done = call(instance, COMMANDS[command])
+    reporting = {"verify": ExitCode.FAILED, "doctor": ExitCode.FAILED}
+    assert done.exit_code == reporting.get(command, ExitCode.USAGE)
+    assert f"run `chmod 600 '{instance.credentials_path}'`" in done.output
+    assert picture(instance.root) == before
+    assert not (instance.root.parent / "made.backup").exists()
