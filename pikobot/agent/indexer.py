@@ -14,6 +14,7 @@ from pikobot.errors import BudgetExceeded
 from pikobot.memory import embed
 from pikobot.memory.embed import ClaimedBatch, Idle
 from pikobot.memory.embedding import Embedded, EmbeddingFailed, EmbeddingLimits, Engine
+from pikobot.memory.embedding_problems import BUDGET, Failing
 from pikobot.store.attempts import AttemptId, AttemptOutcome, AttemptState, NewAttempt
 from pikobot.store.connection import Database
 
@@ -73,6 +74,8 @@ class Indexer:
             attempt = await self._begin(claimed)
         except BudgetExceeded as error:
             await self._db.perform_async(embed.give_back, claimed.lease)
+            if self._engine.price is not None:
+                await self._note(BUDGET)
             return self._rest(str(error), BUDGET_PAUSE_MS)
         if attempt is None and not self._engine.is_local:
             return True  # the batch went while it was claimed
@@ -121,11 +124,15 @@ class Indexer:
             await self._db.perform_async(embed.put_off, claimed.lease, failure.code)
             return True
         await self._db.perform_async(embed.give_back, claimed.lease)
+        await self._note(failure.code)
         pause_ms = min(FIRST_PAUSE_MS * PAUSE_FACTOR**self._failures, LONGEST_PAUSE_MS)
         if failure.retry_after_s is not None:
             pause_ms = max(pause_ms, int(failure.retry_after_s * 1000))
         self._failures = min(self._failures + 1, 10)
         return self._rest(f"embedding failed ({failure.code}): {failure}", pause_ms)
+
+    async def _note(self, code: str) -> None:
+        await self._db.perform_async(embed.note_failure, Failing.TEXTS, self._engine, code)
 
     def _rest(self, problem: str, pause_ms: int) -> bool:
         self.problem = problem

@@ -62,7 +62,7 @@ def examine(root: Path) -> tuple[list[Finding], ExitCode]:
             status = checks.attempt("database", lambda: _status(instance), _database_detail)
             if status is not None:
                 checks.findings.extend(_runs(instance, status))
-                checks.findings.extend(_embeddings(instance, status["embedding"]))
+                checks.findings.extend(_embeddings(instance, config, status["embedding"]))
                 checks.findings.extend(_retention(instance, status["retention"]))
     checks.findings.append(_disk(root))
     return checks.findings, checks.code
@@ -136,29 +136,27 @@ def _not_yet(instance: Instance, config: Config) -> Iterator[Finding]:
         )
 
 
-def _embeddings(instance: Instance, embedding: dict[str, Any]) -> Iterator[Finding]:
+def _embeddings(instance: Instance, config: Config, embedding: dict[str, Any]) -> Iterator[Finding]:
     """Whether searches find by meaning, how far the vectors are, and what to do about the rest."""
-    provider, profile = embedding["provider"], embedding["profile"]
-    if provider == "disabled":
+    profile, problem = embedding["profile"], embedding["problem"]
+    if config.embedding.provider == "disabled":
         yield Finding("embeddings", "ok", "disabled: searches find by words only")
         return
+    if profile is None:
+        yield _embeddings_off(instance, config, problem)
+        return
     sets = [each for each in (embedding["serving"], embedding["building"]) if each is not None]
-    waiting, failed = (sum(each[key] for each in sets) for key in ("waiting", "failed"))
-    unknown = sum(each["unknown"] for each in sets)
-    detail = (
-        provider if profile is None else f"{profile['model']} ({provider}, {profile['dimension']} numbers)"
-    )
+    waiting, failed, unknown = (sum(each[key] for each in sets) for key in ("waiting", "failed", "unknown"))
+    detail = f"{profile['model']} ({config.embedding.provider}, {profile['dimension']} numbers)"
     if sets:
         detail += f", {sum(each['vectors'] for each in sets)} vectors, {waiting} texts wait"
-    if embedding["problem"] is not None:
-        fix = (
-            f"pikobot work --drain {instance.option}"
-            if profile is not None
-            else f"pikobot init {instance.option} --set embedding.provider=disabled"
-        )
-        yield Finding("embeddings", "degraded", f"{detail}; {embedding['problem']}", fix)
-    else:
+    if problem is None:
         yield Finding("embeddings", "ok", detail)
+    else:
+        fix = f"pikobot work --drain {instance.option}"
+        if config.embedding.price() is None:
+            fix = f"pikobot init {instance.option} --set embedding.price_input=…"
+        yield Finding("embeddings", "degraded", f"{detail}; {problem}", fix)
     if failed or unknown:
         yield Finding(
             "embedding batches",
@@ -166,6 +164,20 @@ def _embeddings(instance: Instance, embedding: dict[str, Any]) -> Iterator[Findi
             f"{failed} texts failed, {unknown} may have been charged without an answer",
             f"pikobot rpc memory.retry '{{\"all\":true}}' {instance.option} (can charge)",
         )
+
+
+def _embeddings_off(instance: Instance, config: Config, reason: str | None) -> Finding:
+    """What is set can't be had: that is no fault when it is only the default."""
+    command = f"pikobot init {instance.option} --set embedding.provider="
+    if config.embedding.provider == "openai":
+        return Finding(
+            "embeddings",
+            "degraded",
+            f"off: searches find by words, not by meaning; there is no key for {config.embedding.model}",
+            f"{command}e5 turns a local model on, free of charge; for {config.embedding.model}, "
+            f"export PIKOBOT_EMBEDDING_API_KEY=…, or set embedding_api_key in {instance.credentials_path}",
+        )
+    return Finding("embeddings", "degraded", f"off: {reason}", f"{command}disabled does without")
 
 
 def _retention(instance: Instance, retention: dict[str, Any]) -> Iterator[Finding]:

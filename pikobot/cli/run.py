@@ -100,6 +100,8 @@ async def _work(instance: Instance, *, until_idle: bool) -> int:
         if service.sweeper is not None and service.sweeper.totals.sources:
             swept = service.sweeper.totals
             sys.stderr.write(f"retention removed {swept.sources} sources and {swept.facts} facts\n")
+        if (problem := service.operator.indexer_problem()) is not None:
+            sys.stderr.write(f"not all is embedded: {problem}\n")
     return ExitCode.DONE
 
 

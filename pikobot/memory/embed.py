@@ -13,7 +13,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pikobot.errors import InvalidParams
+from pikobot.memory import embedding_problems
 from pikobot.memory.embedding import Embedded, EmbeddingLimits, Engine
+from pikobot.memory.embedding_problems import Failing
 from pikobot.memory.spending import check_budget, day_start_ms, month_start_ms
 from pikobot.store import embedding_jobs, leases
 from pikobot.store.attempts import (
@@ -51,12 +53,16 @@ if TYPE_CHECKING:  # loaded with the first vector that is stored
 
 PURPOSE = "embed"
 QUERY_PURPOSE = "embed-query"
+NOT_EMBEDDED = "nothing is embedded yet: text search only"
 MAX_CLAIMS = 3
 FIRST_RETRY_MS = 60_000
 RETRY_FACTOR = 10
-# A set answers when so few texts wait that what they hide is little: these, and one in twenty of what it holds.
+# A set answers when so few texts wait that what they hide is little: these, and one in twenty of what it holds, but
+# never more than what it holds.
 TOLERATED = 100
 TOLERATED_SHARE = 20
+# What can't be embedded must not keep a new set from its place for ever; the old one has more than this to offer.
+MISSING_AT_CHANGE = 5
 
 
 @dataclass(frozen=True)
@@ -90,9 +96,15 @@ class Progress:
         """Whether what has no vector is little enough not to spoil a ranking."""
         return self.waiting + self.batches.total <= tolerated(self.vectors)
 
+    @property
+    def may_take_over(self) -> bool:
+        """Whether a new set is as good as whole, so that it can take the place of the one that serves."""
+        missing = self.waiting + self.batches.total
+        return missing <= min(MISSING_AT_CHANGE + self.vectors // TOLERATED_SHARE, self.vectors)
+
 
 def tolerated(vectors: int) -> int:
-    return TOLERATED + vectors // TOLERATED_SHARE
+    return min(TOLERATED + vectors // TOLERATED_SHARE, vectors)
 
 
 def claim_batch(db: Database, profile: Profile, *, limit: int, lease_ms: int) -> ClaimedBatch | Idle:
@@ -114,7 +126,7 @@ def claim_batch(db: Database, profile: Profile, *, limit: int, lease_ms: int) ->
             if claimed is not None:
                 return claimed
         if vector_set.state is SetState.BUILDING and not embedding_jobs.is_unfinished(tx, vector_set.id):
-            _serve_if_usable(tx, vector_set, now_ms)
+            _serve_if_whole(tx, vector_set, now_ms)
         return Idle.NOTHING_DUE
 
 
@@ -202,6 +214,19 @@ def give_back(db: Database, lease: Lease) -> None:
             _end_cut_off(tx, lease, db.clock.now_ms())
 
 
+def note_failure(db: Database, what: Failing, engine: Engine, code: str) -> None:
+    """Keep for other processes that embedding fails now, and why."""
+    with db.write("note that embedding fails") as tx:
+        embedding_problems.note(
+            tx, what, provider=engine.profile.provider, code=code, now_ms=db.clock.now_ms()
+        )
+
+
+def clear_failure(db: Database, what: Failing) -> None:
+    with db.write("note that embedding works") as tx:
+        embedding_problems.clear(tx, what)
+
+
 def recover_batches(db: Database) -> int:
     """After a crash: batches with a call under way that can charge become unknown, the others are due again.
 
@@ -260,13 +285,15 @@ def usable_set(conn: Connection, profile: Profile, *, now_ms: int) -> tuple[Vect
     """The set that answers questions of a profile, else None and why vectors are of no use now."""
     serving = active_set(conn)
     if serving is None:
-        return None, "nothing is embedded yet: text search only"
+        return None, NOT_EMBEDDED
     if serving.profile != profile:
         return (
             None,
             f"the vectors are of {serving.profile.model} until the new ones are made: text search only",
         )
     state = progress(conn, serving, now_ms=now_ms)
+    if not state.is_usable and not state.vectors:
+        return None, NOT_EMBEDDED
     if not state.is_usable:
         return None, f"{state.vectors} texts are embedded and more wait: text search only"
     return serving, None
@@ -302,8 +329,8 @@ def _load(
     return ClaimedBatch(lease, vector_set, embedding_jobs.workspace_of(tx, lease), tuple(texts))
 
 
-def _serve_if_usable(tx: Connection, vector_set: VectorSet, now_ms: int) -> None:
-    if progress(tx, vector_set, now_ms=now_ms).is_usable:
+def _serve_if_whole(tx: Connection, vector_set: VectorSet, now_ms: int) -> None:
+    if progress(tx, vector_set, now_ms=now_ms).may_take_over:
         serve_set(tx, vector_set.id)
 
 
@@ -324,6 +351,7 @@ def _commit_batch(
         job_id = EmbeddingJobId(claimed.lease.row_id)
         now_there = {text.owner: text for text in embedding_jobs.load_texts(tx, job_id, now_ms=now_ms)}
         new = _unchanged(claimed.texts, embedded, now_there)
+        embedding_problems.clear(tx, Failing.TEXTS)
         put_vectors(tx, claimed.vector_set.id, new)
         stored = {vector.owner for vector in new}
         changed = [owner for owner in now_there if owner not in stored]

@@ -92,7 +92,10 @@ def embedding_of(config: Config, credentials: Credentials, clock: Clock) -> Embe
         return Embedding(None, None, None, limits)
     made = make_engine(config, credentials, clock)
     if isinstance(made, str):
-        return Embedding(None, f"text search only: {made}", None, limits)
+        other = (
+            ", or embedding.provider=e5 for a local model" if config.embedding.provider == "openai" else ""
+        )
+        return Embedding(None, f"text search only: {made}{other}", None, limits)
     return Embedding(made, None, Engines(config, credentials, clock, made), limits)
 
 

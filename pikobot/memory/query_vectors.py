@@ -14,20 +14,20 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from pikobot.errors import BudgetExceeded
-from pikobot.memory import embed
+from pikobot.memory import embed, embedding_problems
 from pikobot.memory.embedding import Embedded, EmbeddingFailed, EmbeddingLimits, Engine, QueryVector
+from pikobot.memory.embedding_problems import BUDGET, Failing, failed
 from pikobot.memory.records import Page
 from pikobot.memory.search import SearchParams, search
 from pikobot.store.attempts import AttemptOutcome, AttemptState, NewAttempt
 from pikobot.store.connection import Connection, Database
 from pikobot.store.scopes import MAIN_WORKSPACE, ScopeId
 from pikobot.store.sources import SourceId
-from pikobot.store.vectors.profiles import Profile, active_set
+from pikobot.store.vectors.profiles import Profile, active_set, count_vectors
 
 KEPT = 64
 ANSWER_TIMEOUT_S = 15.0
 REST_MS = 30_000
-NOT_EMBEDDED = "nothing is embedded yet: text search only"
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,17 @@ class QueryEmbedder:
         engine = None if serving is None else self._engines(serving)
         if serving is not None and isinstance(engine, str):
             return _not_asked(serving, engine)
+        if isinstance(engine, Engine) and engine.price is None:
+            return f"text search only: {engine.price_remedy}"
         return self._failure if self._is_resting else None
 
     async def ask(self, text: str, *, is_ephemeral: bool = False, workspace: str = MAIN_WORKSPACE) -> Asked:
         """Embed a question; the reason instead of a vector when that fails, never an error."""
         if self._unavailable is not None or not self._is_wanted:
             return Asked(degraded=self._unavailable)
-        profile = await self._db.read_async(_serving_profile)
+        profile, has_failed = await self._db.read_async(_serving)
         if profile is None:
-            return Asked(degraded=NOT_EMBEDDED)
+            return Asked(degraded=embed.NOT_EMBEDDED)
         kept = self._kept.get((profile, text))
         if kept is not None:
             self._kept.move_to_end((profile, text))
@@ -89,7 +91,12 @@ class QueryEmbedder:
         engine = self._engines(profile)
         if isinstance(engine, str):
             return Asked(degraded=_not_asked(profile, engine))
-        return await self._embedded(engine, text, is_ephemeral=is_ephemeral, workspace=workspace)
+        if engine.price is None:
+            return Asked(degraded=f"text search only: {engine.price_remedy}")
+        asked = await self._embedded(engine, text, is_ephemeral=is_ephemeral, workspace=workspace)
+        if has_failed and asked.vector is not None:
+            await self._db.perform_async(embed.clear_failure, Failing.QUESTIONS)
+        return asked
 
     @property
     def _is_resting(self) -> bool:
@@ -99,11 +106,13 @@ class QueryEmbedder:
         try:
             embedded = await self._accounted(engine, text, workspace)
         except BudgetExceeded as error:
+            await self._note(engine, BUDGET)
             return Asked(degraded=f"text search only: {error}")
         except EmbeddingFailed as failure:
-            self._failure = f"text search only: embedding failed ({failure.code})"
+            self._failure = f"text search only: {failed(failure.code)}"
             if not failure.is_about_text:
                 self._rests_until_ms = self._db.clock.now_ms() + REST_MS
+                await self._note(engine, failure.code)
             return Asked(degraded=self._failure)
         vector = QueryVector(engine.profile, embedded.vectors[0])
         if not is_ephemeral:
@@ -112,11 +121,12 @@ class QueryEmbedder:
                 self._kept.popitem(last=False)
         return Asked(vector)
 
+    async def _note(self, engine: Engine, code: str) -> None:
+        await self._db.perform_async(embed.note_failure, Failing.QUESTIONS, engine, code)
+
     async def _accounted(self, engine: Engine, text: str, workspace: str) -> Embedded:
         if engine.is_local:
             return await _answered(engine, text)
-        if engine.price is None:
-            raise BudgetExceeded(engine.price_remedy)
         new = NewAttempt(
             run_id=None,
             workspace=workspace,
@@ -179,9 +189,12 @@ def _not_asked(profile: Profile, reason: str) -> str:
     return f"text search only: the vectors are of {profile.model} until they are made anew, and {reason}"
 
 
-def _serving_profile(conn: Connection) -> Profile | None:
+def _serving(conn: Connection) -> tuple[Profile | None, bool]:
+    """The profile of the set that serves, if there is a vector in it; whether the last question failed."""
     serving = active_set(conn)
-    return None if serving is None else serving.profile
+    if serving is None or not count_vectors(conn, serving.id):
+        return None, False
+    return serving.profile, embedding_problems.is_noted(conn, Failing.QUESTIONS)
 
 
 async def _answered(engine: Engine, text: str) -> Embedded:

@@ -12,6 +12,11 @@ def read_setting(conn: Connection, key: str) -> str | None:
     return None if row is None else str(row[0])
 
 
+def delete_setting(conn: Connection, key: str) -> None:
+    """Caller holds write."""
+    conn.execute("DELETE FROM settings WHERE key = ?", (key,))
+
+
 def write_setting(conn: Connection, key: str, value: str) -> None:
     """Caller holds write."""
     conn.execute(

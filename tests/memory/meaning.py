@@ -11,13 +11,8 @@ from pikobot.memory.records import Page
 from pikobot.memory.search import SearchParams
 from pikobot.store.connection import Database
 from pikobot.store.vectors.profiles import Profile
+from tests.servers.openai_embeddings import SUBJECTS
 
-SUBJECTS = (
-    ("dog", "puppy", "hound", "狗", "小犬"),
-    ("car", "automobile", "vehicle", "汽车", "轿车"),
-    ("doctor", "physician", "clinic", "医生", "大夫"),
-    ("holiday", "vacation", "trip", "假期", "旅行"),
-)
 LIMITS = EmbeddingLimits(day_microusd=1_000_000, workspace_month_microusd=1_000_000)
 
 

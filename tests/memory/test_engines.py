@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pikobot.adapters.embedding import e5
@@ -16,8 +17,12 @@ from pikobot.config import BudgetConfig, Config, EmbeddingConfig
 from pikobot.credentials import Credentials, Secret
 from pikobot.memory.embedding import Engine
 from pikobot.memory.engines import Embedding, embedding_of
-from pikobot.store.connection import Database
+from pikobot.store.connection import Connection, Database
+from pikobot.store.scopes import ScopeId
+from pikobot.store.vectors.owners import Owner, OwnerKind
+from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import Profile, create_set
+from pikobot.store.vectors.records import NewVector
 from tests.memory.conversing import write
 from tests.memory.remembering import say
 from tests.servers.openai_server import ScriptedOpenAI
@@ -43,6 +48,19 @@ def former(profile: Profile, **settings: Any) -> Engine | str:
     engines = embedding(**settings).engines
     assert engines is not None
     return engines.of(profile)
+
+
+def embedded(db: Database, profile: Profile) -> None:
+    """A set of that profile with a vector in it."""
+    say(db, "a dog")
+    unit = np.eye(1, profile.dimension, dtype=np.float32)[0]
+
+    def fill(tx: Connection) -> None:
+        [(source_id, scope_id)] = tx.execute("SELECT id, scope_id FROM sources")
+        vector = NewVector(Owner(OwnerKind.SOURCE, int(source_id or 0)), ScopeId(int(scope_id or 0)), 0, unit)
+        put_vectors(tx, create_set(tx, profile, now_ms=0).id, [vector])
+
+    write(db, fill)
 
 
 @pytest.fixture(autouse=True)
@@ -139,7 +157,8 @@ def test_what_is_turned_off_or_missing_embeds_nothing_whatever_served_before() -
     missing = embedding(key=None)
     assert missing.engines is None
     assert missing.reason == (
-        "text search only: no key for text-embedding-3-small; set PIKOBOT_EMBEDDING_API_KEY"
+        "text search only: no key for text-embedding-3-small; set PIKOBOT_EMBEDDING_API_KEY, "
+        "or embedding.provider=e5 for a local model"
     )
 
 
@@ -147,8 +166,7 @@ def test_a_question_for_former_vectors_goes_to_their_model_with_their_key_and_is
     db: Database, openai_server: ScriptedOpenAI
 ) -> None:
     hosted = {"base_url": openai_server.base_url, "model": "scripted", "dimension": 1536}
-    say(db, "a dog")
-    write(db, lambda tx: create_set(tx, profile_of(**hosted), now_ms=0))
+    embedded(db, profile_of(**hosted))
     made = embedding(provider="e5", base_url=openai_server.base_url)
     queries = made.queries(db)
 
@@ -172,9 +190,8 @@ def test_a_question_for_former_vectors_goes_to_their_model_with_their_key_and_is
 
 
 def test_without_an_engine_for_former_vectors_the_search_and_the_status_say_why(db: Database) -> None:
-    say(db, "a dog")
     small = profile_of(**SMALL)
-    write(db, lambda tx: create_set(tx, small, now_ms=0))
+    embedded(db, small)
     queries = embedding(provider="e5", key=None).queries(db)
     reason = (
         "text search only: the vectors are of text-embedding-3-small until they are made anew, and no key for "

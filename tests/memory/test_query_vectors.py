@@ -15,6 +15,10 @@ from tests.memory.learning import learn
 from tests.memory.meaning import Meaning, embed_all, engine, found, profile, questions, texts_of, vector
 from tests.memory.remembering import DAY_MS, NOW_MS, StillClock, say
 
+UNREACHABLE = (
+    "text search only: embedding failed (unreachable): "
+    "no connection; check the network and embedding.base_url"
+)
 GROUP = Scope("shared", "main", "bot", "-100", "7")
 
 
@@ -114,11 +118,11 @@ def test_a_failing_embedder_costs_the_vectors_and_is_not_asked_again_at_once(db:
         for query in ("dog", "dogs"):
             page = await found(db, queries, query)
             assert texts_of(page) == ["a dog"]
-            assert page.degraded == "text search only: embedding failed (unreachable)"
+            assert page.degraded == UNREACHABLE
 
     asyncio.run(twice())
     assert meaning.asked == ["dog"]
-    assert queries.problem(profile()) == "text search only: embedding failed (unreachable)"
+    assert queries.problem(profile()) == UNREACHABLE
     clock = db.clock
     assert isinstance(clock, StillClock)
     clock.now += 60_000

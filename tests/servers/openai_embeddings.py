@@ -9,8 +9,8 @@ those. A step is one of
     cut         half of an answer, then the connection is closed
     status, hang ("accept" or "headers"), malformed ("html"): as for chat
 
-Without a step the vectors are made from the texts: of 1,536 numbers, or as many as were asked for, near each other for
-texts that share words or pairs of characters.
+and waits for ``delay_ms`` first. Without a step the vectors are made from the texts: of 1,536 numbers, or as many as
+were asked for, near each other for texts that share words or pairs of characters, and nearer for a subject.
 """
 
 import base64
@@ -24,6 +24,14 @@ from typing import Any
 from tests.servers.openai_steps import Step
 
 DIMENSION = 1_536
+# What texts can be about, in English and Chinese: texts about the same are near each other.
+SUBJECTS = (
+    ("dog", "puppy", "hound", "狗", "小犬"),
+    ("car", "automobile", "vehicle", "汽车", "轿车"),
+    ("doctor", "physician", "clinic", "医生", "大夫"),
+    ("holiday", "vacation", "trip", "假期", "旅行"),
+)
+SUBJECT_WEIGHT = 4.0
 TARGET = "embeddings"
 
 
@@ -62,20 +70,21 @@ def answer(step: Step, request: dict[str, Any]) -> bytes:
 
 
 def made_vector(text: str, dimension: int) -> list[float]:
-    """A unit vector in which each word, or pair of Chinese characters, has a place of its own."""
+    """A unit vector in which each word, pair of Chinese characters and subject has a place of its own."""
     row = [0.0] * dimension
-    for feature in _features(text.lower()):
+    for feature, weight in _features(text.lower()):
         place = int.from_bytes(hashlib.sha256(feature.encode(errors="replace")).digest()[:4], "big")
-        row[place % dimension] += 1.0
+        row[place % dimension] += weight
     length = math.sqrt(sum(number * number for number in row))
     return [number / length for number in row]
 
 
-def _features(text: str) -> Iterator[str]:
-    yield ""
-    yield from text.split()
+def _features(text: str) -> Iterator[tuple[str, float]]:
+    yield "", 1.0
+    yield from ((word, 1.0) for word in text.split())
     if not text.isascii():
-        yield from (text[at : at + 2] for at in range(len(text) - 1))
+        yield from ((text[at : at + 2], 1.0) for at in range(len(text) - 1))
+    yield from ((words[0], SUBJECT_WEIGHT) for words in SUBJECTS if any(word in text for word in words))
 
 
 def _base64(row: Sequence[float]) -> str:

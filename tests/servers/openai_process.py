@@ -199,6 +199,7 @@ async def _play_status(connection: Connection, step: Step) -> str:
 
 
 async def _play_embeddings(connection: Connection, step: Step, request: dict[str, Any]) -> str:
+    await connection.pause(int(step.get("delay_ms", 0)))
     if "status" in step:
         return await _play_status(connection, step)
     if "malformed" in step:

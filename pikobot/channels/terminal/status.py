@@ -4,6 +4,7 @@ A key that this version does not know is shown as it is named; a key that is abs
 """
 
 import unicodedata
+from typing import Any
 
 from pikobot.channels.terminal.wording import Wording
 
@@ -32,6 +33,8 @@ def _lines(key: str, value: object, words: Wording) -> list[str]:
         return _spend(value, words)
     if key == "retention" and isinstance(value, dict):
         return _retention(value, words)
+    if key == "embedding" and isinstance(value, dict):
+        return _embedding(value, words)
     if isinstance(value, list) and value:
         return [_shown(part, words) for part in value]
     return [_shown(value, words)]
@@ -73,6 +76,25 @@ def _retention(state: dict[str, object], words: Wording) -> list[str]:
             )
         )
     return lines
+
+
+def _embedding(state: dict[str, Any], words: Wording) -> list[str]:
+    """The model whose vectors answer, and the one that they are made anew for; what is wrong is among the degraded."""
+    if state.get("profile") is None:
+        return [words.embedding_off]
+    lines = [_vectors(state[key], words) for key in ("serving", "building") if state.get(key)]
+    if len(lines) > 1:
+        lines[1] = words.embedding_building.format(line=lines[1])
+    return lines or [state["profile"]["model"]]
+
+
+def _vectors(vector_set: dict[str, Any], words: Wording) -> str:
+    counts = ", ".join(
+        words.embedding_counts[key].format(count=vector_set[key])
+        for key in ("vectors", "waiting", "failed", "unknown")
+        if key == "vectors" or vector_set[key]
+    )
+    return f"{vector_set['profile']['model']}: {counts}"
 
 
 def _dollars(microusd: object) -> str:

@@ -89,6 +89,9 @@ class Wording:
     retention_most: str
     retention_waiting: str
     retention_swept: str
+    embedding_off: str
+    embedding_building: str
+    embedding_counts: Mapping[str, str]
 
 
 EN = Wording(
@@ -186,6 +189,7 @@ EN = Wording(
         "spend": "this month",
         "unknownOutcomes": "unknown outcomes",
         "retention": "retention",
+        "embedding": "search by meaning",
         "degraded": "degraded",
     },
     status_none="none",
@@ -195,6 +199,14 @@ EN = Wording(
     retention_most="a workspace keeps at most {count} messages",
     retention_waiting="{count} to be removed",
     retention_swept="{at}: removed {expired} that had expired, {over} beyond the limit, {facts} facts with them",
+    embedding_off="off",
+    embedding_building="being made anew with {line}",
+    embedding_counts={
+        "vectors": "{count} vectors",
+        "waiting": "{count} texts wait",
+        "failed": "{count} failed",
+        "unknown": "{count} may have been charged without an answer",
+    },
 )
 
 ZH = Wording(
@@ -292,6 +304,7 @@ ZH = Wording(
         "spend": "本月花费",
         "unknownOutcomes": "结果未知",
         "retention": "保留期限",
+        "embedding": "按意思搜索",
         "degraded": "受限",
     },
     status_none="无",
@@ -301,6 +314,14 @@ ZH = Wording(
     retention_most="每个工作区最多保留 {count} 条消息",
     retention_waiting="{count} 条等待删除",
     retention_swept="{at}：删除了过期的 {expired} 条、超出上限的 {over} 条，以及由此得出的 {facts} 条事实",
+    embedding_off="未开启",
+    embedding_building="正在换用 {line}",
+    embedding_counts={
+        "vectors": "{count} 个向量",
+        "waiting": "{count} 条等待处理",
+        "failed": "{count} 条失败",
+        "unknown": "{count} 条可能已计费但没有结果",
+    },
 )
 
 

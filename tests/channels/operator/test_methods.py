@@ -22,7 +22,10 @@ from pikobot.store.threads import ensure_thread
 from tests.memory.remembering import NOW_MS, StillClock, say
 
 GROUP = Scope("shared", "main", "bot", "-5", "0")
-NO_EMBEDDING_KEY = "text search only: no key for text-embedding-3-small; set PIKOBOT_EMBEDDING_API_KEY"
+NO_EMBEDDING_KEY = (
+    "text search only: no key for text-embedding-3-small; set PIKOBOT_EMBEDDING_API_KEY, "
+    "or embedding.provider=e5 for a local model"
+)
 OFF = '[chat]\nprovider = "none"\n[embedding]\nprovider = "disabled"\n'
 
 
