@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+from typer.testing import CliRunner
 
 from pikobot.channels.terminal.once import answer_once
 from pikobot.channels.terminal.services import ChatOptions
+from pikobot.cli.app import app
 from pikobot.config_file import default_config_text, set_values
 from pikobot.instance import Instance, create_instance
 from pikobot.supervisor import serving, terminal_services
@@ -64,6 +66,12 @@ def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     environ = {**os.environ, "PYTHONUNBUFFERED": "1", "LC_ALL": "C.UTF-8"}
     command = [sys.executable, "-m", "pikobot", *arguments]
     return subprocess.Popen(command, cwd=REPOSITORY, env=environ, text=True, **{**pipes, **options})
+
+
+def command(*arguments: str, stdin: str | None = None) -> Outcome:
+    """The command inside this process: quicker, and patched as this process is."""
+    done = CliRunner().invoke(app, arguments, input=stdin)
+    return Outcome(done.exit_code, done.stdout, done.stderr)
 
 
 def run(*arguments: str, stdin: str | None = None) -> Outcome:
