@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pikobot.memory.basics import MAX_BLOCK_CHARS, escaped_line, owner_basics, standing_preferences
-from pikobot.memory.records import fact_time
+from pikobot.memory.records import fact_day
 from pikobot.store.connection import Connection
 from pikobot.store.facts import Fact
 from pikobot.store.scopes import ScopeId, load_scope
@@ -78,7 +78,7 @@ def _preferences(conn: Connection, scope_id: ScopeId, room: int, now_ms: int) ->
 
 def _preference(fact: Fact) -> str:
     quote = escaped_line(fact.evidence[0].quote, MAX_PREFERENCE_CHARS)
-    return f"- “{quote}” ({fact_time(fact)[:10]})"
+    return f"- “{quote}” ({fact_day(fact)})"
 
 
 def _sources_of(facts: Iterable[Fact]) -> tuple[SourceId, ...]:

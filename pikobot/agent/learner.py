@@ -249,6 +249,7 @@ def _turn(source: Source) -> SourceTurn:
         said_at_ms=source.said_at_ms,
         utc_offset_min=source.utc_offset_min,
         text=source.text.encode()[:MAX_TURN_BYTES].decode(errors="ignore"),
+        is_dated=source.is_dated,
     )
 
 

@@ -47,6 +47,8 @@ def render_source(source: Source) -> str:
     text = source.text
     if source.role == "participant":
         text = json.dumps({"participant": source.speaker, "said": text}, ensure_ascii=False)
+    if not source.is_dated:
+        return f"[without a date] {text}"
     return stamped(text, source.said_at_ms, source.utc_offset_min)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from pikobot.memory import moments
-from pikobot.memory.records import fact_time
+from pikobot.memory.records import fact_day
 from pikobot.store.connection import Connection
 from pikobot.store.entities import fold_name
 from pikobot.store.facts import OWNER, Fact, explicit_preferences, facts_of_attribute
@@ -112,7 +112,7 @@ def _line(attribute: str, facts: Sequence[Fact]) -> str:
 
 def _shown(fact: Fact) -> str:
     value = escaped_line(fact.value or fact.text, MAX_VALUE_CHARS)
-    day = fact_time(fact)[:10]
+    day = fact_day(fact)
     if fact.basis == "explicit":
         return f"{value} (stated on {day})"
     return f"{value} (inferred from “{escaped_line(fact.evidence[0].quote, MAX_QUOTE_CHARS)}”, {day})"

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pikobot.clock import iso_time
 from pikobot.errors import InvalidParams, NotFound
 from pikobot.memory.cursors import fingerprint, position_cursor, read_position
 from pikobot.memory.moments import first_ms
+from pikobot.memory.records import source_time
 from pikobot.store.connection import Connection
 from pikobot.store.history import HistoryQuery, search_history
 from pikobot.store.literal import excerpt, find_folded
@@ -124,7 +124,7 @@ def _message(conn: Connection, source: Source, query: str | None) -> dict[str, A
         "threadId": load_thread(conn, source.thread_id).public_id,
         "role": source.role,
         "speaker": source.speaker,
-        "date": iso_time(source.said_at_ms, source.utc_offset_min),
+        "date": source_time(source),
         "excerpt": excerpt(source.text, span or (0, 0), MAX_EXCERPT_CHARS),
         "messageId": source.external_id,
     }

@@ -6,8 +6,8 @@
 The stream is read a line at a time and stored in batches, each one transaction: killed anywhere, the import
 has stored whole batches, and running it again completes them. A record is recognised by (workspace, thread,
 id), or without an id by all that it says; once stored it is kept as it is, once erased it stays out. A bad
-line stops nothing. A time without an offset is in this machine's time zone, a record without a time was said
-now.
+line stops nothing. A time without an offset is in this machine's time zone, a record without a time has no
+date.
 """
 
 from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ class ImportRecord:
     role: Role
     speaker: str
     text: str
-    moment: Moment | None  # None: said now
+    moment: Moment | None  # None: nobody knows when
     external_id: str | None
 
 
@@ -272,7 +272,7 @@ def _source(
         thread_id=thread_id,
         text=record.text,
         origin="imported",
-        said_at_ms=moment.at_ms,
+        said_at_ms=None if record.moment is None else moment.at_ms,
         utc_offset_min=moment.utc_offset_min,
         external_id=record.external_id,
         identity=identity,

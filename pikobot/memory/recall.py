@@ -124,9 +124,11 @@ def _quotation(source: Source, words: list[str], language: Language) -> str:
     before = "" if source.text.startswith(quote) else "…"
     after = "" if source.text.endswith(quote) else "…"
     who = _WHO[language].get(source.role, source.speaker)
-    date = spoken_date(source.said_at_ms, source.utc_offset_min, language)
+    day = _NO_DATE[language]
+    if source.is_dated:
+        day = spoken_date(source.said_at_ms, source.utc_offset_min, language)
     flat = before + " ".join(quote.strip().splitlines()) + after
-    return f"- {date}，{who}：“{flat}”" if language == "zh" else f"- {date}, {who}: “{flat}”"
+    return f"- {day}，{who}：“{flat}”" if language == "zh" else f"- {day}, {who}: “{flat}”"
 
 
 _NOTED = {"en": "Noted.", "zh": "已记下。"}
@@ -156,4 +158,5 @@ _MORE = {
 }
 _UNTIL = {"en": "the time until {day}", "zh": "{day}及以前"}
 _RANGE = {"en": "{first} to {last}", "zh": "{first}至{last}"}
+_NO_DATE = {"en": "no date", "zh": "日期不明"}
 _WHO = {"en": {"user": "you", "assistant": "assistant"}, "zh": {"user": "你", "assistant": "助手"}}

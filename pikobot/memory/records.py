@@ -29,7 +29,7 @@ class Evidence:
     external_id: str | None
     role: Role
     speaker: str
-    time: str
+    time: str | None  # None: without a date
     quote: str
 
     def as_json(self) -> Json:
@@ -56,7 +56,7 @@ class Record:
     is_truncated: bool
     status: str
     scope: str
-    time: str
+    time: str | None
     source: Evidence
     source_ids: tuple[str, ...]
     score: float | None = None
@@ -119,7 +119,7 @@ class SourceText:
     thread_key: str | None
     run_id: str | None
     scope: str
-    time: str
+    time: str | None
     origin: Origin
     is_partial: bool
     expires_at: str | None
@@ -200,14 +200,22 @@ def quoting(source: Source, quote: str) -> Evidence:
     )
 
 
-def fact_time(fact: Fact) -> str:
-    """When it happened, else when it was said last."""
-    newest = max((each.source for each in fact.evidence), key=lambda source: source.said_at_ms)
-    return fact.event_time or source_time(newest)
+def fact_time(fact: Fact) -> str | None:
+    """When it happened, else when it was said last, as far as that is known."""
+    dated = [each.source for each in fact.evidence if each.source.is_dated]
+    newest = max(dated, key=lambda source: source.said_at_ms, default=None)
+    return fact.event_time or (None if newest is None else source_time(newest))
 
 
-def source_time(source: Source) -> str:
-    return iso_time(source.said_at_ms, source.utc_offset_min)
+def fact_day(fact: Fact) -> str:
+    """The day of `fact_time`, for a model to read."""
+    time = fact_time(fact)
+    return "an unknown day" if time is None else time[:10]
+
+
+def source_time(source: Source) -> str | None:
+    """When it was said; None for what was imported without a date."""
+    return iso_time(source.said_at_ms, source.utc_offset_min) if source.is_dated else None
 
 
 def best_part(text: str, match_starts: Sequence[tuple[int, str]], *, max_chars: int) -> int:

@@ -29,6 +29,7 @@ MAX_LOOKED_THROUGH = 500
 # A statement that matches much less than the best one shares a common word with the question, not its subject.
 LEAST_SHARE_OF_BEST = 0.5
 DAY_MS = 86_400_000
+ANY_OTHER_TIME = timedelta(days=500)
 
 _MONTHS = """January February March April May June July August September October November December""".split()
 
@@ -128,12 +129,15 @@ def _tells(text: str, words: Sequence[str]) -> bool:
 
 
 def _is_said_in(source: Source, period: Period) -> bool:
-    return period.includes(day_said(source.said_at_ms, source.utc_offset_min))
+    return source.is_dated and period.includes(day_said(source.said_at_ms, source.utc_offset_min))
 
 
 def _names_time_in(source: Source, period: Period) -> bool:
     said_on = day_said(source.said_at_ms, source.utc_offset_min)
-    return any(period.holds(named) for named in periods_in(source.text, said_on))
+    named = set(periods_in(source.text, said_on))
+    if not source.is_dated:  # then only what means the same on another day counts
+        named &= set(periods_in(source.text, said_on - ANY_OTHER_TIME))
+    return any(map(period.holds, named))
 
 
 def _names(period: Period) -> list[str]:

@@ -7,8 +7,9 @@ answer depends on. Whether the model made use of each is not known; that it had 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from pikobot.clock import iso_time
 from pikobot.memory.lineage import FactParams, FactText, read_fact
-from pikobot.memory.records import Evidence, quoting, source_time
+from pikobot.memory.records import Evidence, quoting
 from pikobot.store.connection import Connection
 from pikobot.store.facts import cited_facts, load_facts
 from pikobot.store.history import conversation_before, since_last_answer
@@ -59,7 +60,7 @@ def explain_last_answer(
         key=lambda source: (source.said_at_ms, source.id),
     )
     return Explanation(
-        source_time(answer),
+        iso_time(answer.said_at_ms, answer.utc_offset_min),
         looked_up,
         at_hand,
         tuple(quoting(each, excerpt(each.text, (0, 0), MAX_STATEMENT_CHARS)) for each in statements),

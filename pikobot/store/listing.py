@@ -13,6 +13,7 @@ from pikobot.store.leases import State
 from pikobot.store.runs import RunId
 from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import Source, SourceId, load_sources
+from pikobot.store.text_index import IS_DATED
 from pikobot.store.threads import ThreadId
 
 
@@ -73,20 +74,21 @@ def list_sources(
 ) -> list[Source]:
     """Unexpired sources of the scopes (None: all) said in [from_ms, to_ms), newest first.
 
-    Answers of recall mode are left out: they only quote what is listed itself.
+    Answers of recall mode are left out: they only quote what is listed itself. With a range so is what has no date.
     """
     found: list[tuple[int, int]] = []
     for scope_id in _all_scopes(conn) if scope_ids is None else scope_ids:
         # One scope at a time: each is a range of the index, and their heads are merged.
         rows = conn.execute(
-            """
-            SELECT said_at_ms, id FROM sources
+            f"""
+            SELECT said_at_ms, id FROM sources AS s
             WHERE scope_id = :scope
               AND said_at_ms >= coalesce(:from_ms, -9223372036854775808)
               AND said_at_ms < coalesce(:to_ms, 9223372036854775807)
               AND (said_at_ms, id) < (:before_ms, :before_id)
               AND (expires_at_ms IS NULL OR expires_at_ms > :now)
               AND origin <> 'recall'
+              AND ((:from_ms IS NULL AND :to_ms IS NULL) OR {IS_DATED})
             ORDER BY said_at_ms DESC, id DESC LIMIT :limit
             """,
             {

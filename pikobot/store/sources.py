@@ -13,7 +13,7 @@ from typing import Literal, NewType
 from pikobot.clock import Clock
 from pikobot.store.connection import Connection
 from pikobot.store.scopes import ScopeId
-from pikobot.store.text_index import index_source, unindex_source
+from pikobot.store.text_index import IS_DATED, index_source, unindex_source
 from pikobot.store.threads import ThreadId
 
 SourceId = NewType("SourceId", int)
@@ -25,13 +25,15 @@ Origin = Literal["said", "model", "recall", "imported"]
 
 @dataclass(frozen=True, kw_only=True)
 class NewSource:
+    """``said_at_ms`` None: nobody knows when; it is listed as if said when it is stored. Only for imports."""
+
     role: Role
     speaker: str
     scope_id: ScopeId
     thread_id: ThreadId
     text: str
     origin: Origin
-    said_at_ms: int
+    said_at_ms: int | None
     utc_offset_min: int = 0
     kind: Kind = "message"
     run_id: int | None = None
@@ -58,10 +60,11 @@ class Source:
     said_at_ms: int
     utc_offset_min: int
     expires_at_ms: int | None
+    is_dated: bool
 
 
-_COLUMNS = """s.id, s.public_id, s.kind, s.role, s.speaker, s.scope_id, s.thread_id, s.run_id, s.external_id, s.text,
-    s.origin, s.is_partial, s.said_at_ms, s.utc_offset_min, s.expires_at_ms"""
+_COLUMNS = f"""s.id, s.public_id, s.kind, s.role, s.speaker, s.scope_id, s.thread_id, s.run_id, s.external_id, s.text,
+    s.origin, s.is_partial, s.said_at_ms, s.utc_offset_min, s.expires_at_ms, {IS_DATED}"""
 
 
 def content_hash(text: str) -> bytes:
@@ -83,6 +86,7 @@ def record_identity(key: bytes, *parts: str) -> bytes:
 
 def insert_source(conn: Connection, new: NewSource, clock: Clock) -> SourceId:
     """Store a source and index it. Caller holds write and has checked the tombstones of its identity."""
+    now_ms = clock.now_ms()
     conn.execute(
         """
         INSERT INTO sources (
@@ -107,9 +111,9 @@ def insert_source(conn: Connection, new: NewSource, clock: Clock) -> SourceId:
             "content_hash": content_hash(new.text),
             "origin": new.origin,
             "is_partial": int(new.is_partial),
-            "said_at_ms": new.said_at_ms,
+            "said_at_ms": now_ms if new.said_at_ms is None else new.said_at_ms,
             "utc_offset_min": new.utc_offset_min,
-            "created_at_ms": clock.now_ms(),
+            "created_at_ms": now_ms,
             "expires_at_ms": new.expires_at_ms,
         },
     )
@@ -208,4 +212,5 @@ def _select(conn: Connection, tail: str, bindings: dict[str, int | str | None]) 
             said_at_ms=row[12],
             utc_offset_min=row[13],
             expires_at_ms=row[14],
+            is_dated=bool(row[15]),
         )

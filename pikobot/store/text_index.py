@@ -34,11 +34,15 @@ MAX_TERMS_COUNTED = 256
 # many more than wanted are taken, because some may not be eligible.
 SPARE_MATCHES = 100
 
-_ELIGIBLE = """
+IS_DATED = "(s.origin <> 'imported' OR s.said_at_ms <> s.created_at_ms)"
+"""Whether it is known when a source ``s`` was said: an import without a time has the moment of its storing."""
+
+_ELIGIBLE = f"""
     (:scopes IS NULL OR s.scope_id IN (SELECT value FROM json_each(:scopes)))
     AND (:roles IS NULL OR s.role IN (SELECT value FROM json_each(:roles)))
     AND (:from_ms IS NULL OR s.said_at_ms >= :from_ms)
     AND (:to_ms IS NULL OR s.said_at_ms < :to_ms)
+    AND ((:from_ms IS NULL AND :to_ms IS NULL) OR {IS_DATED})
     AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now_ms)
     AND s.origin <> 'recall'
     AND s.id NOT IN (SELECT value FROM json_each(:excluded))

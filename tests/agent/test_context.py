@@ -1,3 +1,4 @@
+import io
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pikobot.agent.context import KEEP_NEWEST, TRIM_AT, Context, Room, plan_star
 from pikobot.agent.prompt import SYSTEM_PROMPT
 from pikobot.agent.runs import Result, Unanswerable
 from pikobot.errors import ProviderError
+from pikobot.memory.imports import import_jsonl
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from pikobot.store.sources import SourceId
@@ -129,6 +131,12 @@ def test_other_people_speak_as_json_and_a_partial_answer_is_marked(tmp_path: Pat
             "It beg […]",
             STAMP + "and?",
         ]
+
+
+def test_a_message_without_a_date_is_shown_without_one(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        import_jsonl(db, io.BytesIO('{"thread":"t1","role":"user","text":"我搬家了"}'.encode()))
+        assert contents(turn(db, "When?", "Unknown."))[0] == "[without a date] 我搬家了"
 
 
 def test_imported_messages_come_by_time_before_every_run(tmp_path: Path) -> None:

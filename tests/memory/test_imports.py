@@ -11,9 +11,11 @@ import pytest
 from pikobot.memory import imports
 from pikobot.memory.imports import ImportReport, Problem, import_jsonl
 from pikobot.memory.params import validated
+from pikobot.memory.recall import answer_from_memory
 from pikobot.memory.search import ListParams, ReadParams, SearchParams, list_memory, read_source, search
 from pikobot.store.connection import Database
 from pikobot.store.prepare import open_database
+from pikobot.store.scopes import find_scope, owner_scope
 from tests.memory.remembering import DAY_MS, NOW_MS, StillClock, erase
 
 REPOSITORY = Path(__file__).parents[2]
@@ -87,7 +89,58 @@ def test_what_may_be_left_out_has_a_default(db: Database) -> None:
         ("assistant", "private:main:local:terminal:owner", None),
         ("owner", "private:main:local:terminal:owner", None),
     ]
-    assert records[0].time.startswith("2024-03-01T")
+
+
+def test_a_record_without_a_time_has_no_date_and_none_is_made_up(db: Database) -> None:
+    load(
+        db,
+        line(text="I moved to Porto in March 2023", id="1"),
+        line(text="昨天去了医院", id="2"),
+        line(text="dated", time="2024-03-01T00:00:00Z"),
+    )
+    with db.read() as conn:
+        params = validated(ListParams, {})
+        records = list_memory(conn, params, allowed_scopes=None, now_ms=NOW_MS).records
+        read = read_source(
+            conn,
+            validated(ReadParams, {"externalId": "2", "thread": "t1"}),
+            allowed_scopes=None,
+            now_ms=NOW_MS,
+        )
+        asked = {
+            question: answer_from_memory(
+                conn, question, scope_id=find_scope(conn, owner_scope()), request_id=None, now_ms=NOW_MS
+            ).text
+            for question in (
+                "When did I move?",
+                "我什么时候去的医院？",
+                "What did I do in March 2023?",
+                "What did I say today?",
+                "昨天我去了哪里？",
+            )
+        }
+        params = validated(ListParams, {"from": "2000-01-01"})
+        in_range = list_memory(conn, params, allowed_scopes=None, now_ms=NOW_MS).records
+        found = search(
+            conn,
+            validated(SearchParams, {"query": "Porto 医院 dated", "to": "2100-01-01"}),
+            allowed_scopes=None,
+            now_ms=NOW_MS,
+        ).records
+    assert [(record.text, record.time, record.source.time) for record in records] == [
+        ("昨天去了医院", None, None),
+        ("I moved to Porto in March 2023", None, None),
+        ("dated", "2024-03-01T00:00:00Z", "2024-03-01T00:00:00Z"),
+    ]
+    assert read.time is None
+    assert [record.text for record in in_range] == [record.text for record in found] == ["dated"]
+    assert list(asked.values()) == [
+        "This is what was said:\n- no date, you: “I moved to Porto in March 2023”",
+        "找到这些原话：\n- 日期不明，你：“昨天去了医院”",
+        "From March 2023, or about it:\n- no date, you: “I moved to Porto in March 2023”",
+        "From 1 March 2024, or about it:\n- 1 March 2024, you: “dated”",
+        "没有找到2024年2月29日说的原话，也没有关于那段时间的。换个时间说法，或说出主题，也许能找到。",
+    ]
 
 
 @pytest.mark.parametrize("query", ["youer", "服务", "端", "改", "Porto"])

@@ -71,6 +71,7 @@ def test_a_source_is_loaded_as_it_was_stored(db: Database) -> None:
         said_at_ms=NOW_MS - 5,
         utc_offset_min=-330,
         expires_at_ms=NOW_MS + 1,
+        is_dated=True,
     )
     assert rows.loaded(db, stored) == expected
     assert rows.read(db, find_source, "src_0005", now_ms=NOW_MS) == expected

@@ -29,7 +29,10 @@ Role: TypeAlias = Literal["owner", "assistant", "participant"]
 
 @dataclass(frozen=True)
 class SourceTurn:
-    """One retained message. ``utc_offset_min`` is that of its speaker when it was said, east positive."""
+    """One retained message. ``utc_offset_min`` is that of its speaker when it was said, east positive.
+
+    Of one without a date ``said_at_ms`` only gives its place.
+    """
 
     source_id: str
     role: Role
@@ -37,6 +40,7 @@ class SourceTurn:
     said_at_ms: int
     utc_offset_min: int
     text: str
+    is_dated: bool = True
 
 
 @dataclass(frozen=True)

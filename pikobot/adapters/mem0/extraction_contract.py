@@ -105,8 +105,8 @@ def mem0_subject(role: Role, subject: str) -> str:
 
 
 def observation_date(batch: ExtractionBatch) -> str:
-    """The local date of the newest turn, ``YYYY-MM-DD``."""
-    newest = max(batch.turns, key=lambda turn: turn.said_at_ms)
+    """The local date of the newest turn whose date is known, else of the newest, ``YYYY-MM-DD``."""
+    newest = max(batch.turns, key=lambda turn: (turn.is_dated, turn.said_at_ms))
     return iso_time(newest.said_at_ms, newest.utc_offset_min)[:10]
 
 
@@ -128,7 +128,7 @@ def _line(turn: SourceTurn, text: str) -> str:
         "source_id": turn.source_id,
         "role": turn.role,
         "speaker": turn.speaker,
-        "time": iso_time(turn.said_at_ms, turn.utc_offset_min),
+        "time": iso_time(turn.said_at_ms, turn.utc_offset_min) if turn.is_dated else None,
         "text": text,
     }
     return json.dumps(message, ensure_ascii=False).translate(_LINE_BREAKS)

@@ -71,7 +71,10 @@ def _more(shown: Sequence[object], limit: int, indent: str, words: Wording) -> I
 def _said(evidence: Evidence, words: Wording) -> str:
     speaker = {"user": words.why_you, "assistant": words.why_assistant}.get(evidence.role, evidence.speaker)
     return words.why_said.format(
-        day=evidence.time[:10], speaker=speaker, quote=_flat(evidence.quote), id=evidence.id
+        day=words.no_date if evidence.time is None else evidence.time[:10],
+        speaker=speaker,
+        quote=_flat(evidence.quote),
+        id=evidence.id,
     )
 
 

@@ -79,6 +79,7 @@ class Wording:
     why_conflict: str
     why_said: str
     why_you: str
+    no_date: str
     why_assistant: str
     why_forgetting: str
     status_labels: Mapping[str, str]
@@ -178,6 +179,7 @@ EN = Wording(
     why_conflict="contradicted by: ",
     why_said="{day}, {speaker}: “{quote}”  (/forget {id})",
     why_you="you",
+    no_date="no date",
     why_assistant="the assistant",
     why_forgetting="Forgetting a statement forgets everything that was made from it.",
     status_labels={
@@ -293,6 +295,7 @@ ZH = Wording(
     why_conflict="与此矛盾：",
     why_said="{day}，{speaker}：“{quote}”（/忘记 {id}）",
     why_you="你",
+    no_date="日期不明",
     why_assistant="助手",
     why_forgetting="忘记一条原话，会一并忘记由它得出的一切。",
     status_labels={

@@ -52,6 +52,12 @@ def test_the_observation_date_is_the_local_date_of_the_newest_turn() -> None:
     assert observation_date(ExtractionBatch((CHINESE, late))) == "2024-03-03"
 
 
+def test_a_turn_without_a_date_has_no_time_and_does_not_date_the_batch() -> None:
+    undated = replace(OWNER, source_id="src_u", said_at_ms=SAID_AT_MS + 90 * 86_400_000, is_dated=False)
+    assert json.loads(earlier_line(undated))["time"] is None
+    assert observation_date(ExtractionBatch((OWNER, undated))) == observation_date(ExtractionBatch((OWNER,)))
+
+
 def test_every_fault_has_words_for_the_model() -> None:
     assert len({repair_request(fault) for fault in DocumentFault}) == len(DocumentFault)
 

@@ -1,11 +1,13 @@
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pikobot.channels.terminal.explaining import why_lines
-from pikobot.channels.terminal.wording import EN, ZH
+from pikobot.channels.terminal.wording import EN, ZH, Wording
 from pikobot.memory.assertions import Assertion, CurrentMessage, correct
+from pikobot.memory.imports import import_jsonl
 from pikobot.memory.why import Explanation, explain_last_answer
 from pikobot.store.connection import Database
 from pikobot.store.facts import cite_facts
@@ -136,6 +138,15 @@ def test_a_contradiction_and_a_later_correction_are_named(db: Database) -> None:
     assert replaced.startswith(
         "replaced since by: I live in Braga — 2024-03-01, you: “I live in Braga”  (/forget "
     )
+
+
+@pytest.mark.parametrize(("words", "said"), [(EN, "no date, you: “swims”"), (ZH, "日期不明，你：“swims”")])
+def test_what_was_imported_without_a_date_is_explained_without_one(
+    db: Database, words: Wording, said: str
+) -> None:
+    import_jsonl(db, io.BytesIO(b'{"thread":"t0","role":"user","text":"swims"}'))
+    exchange(db, "Do I swim?", "Yes.", reads=[row[0] for row in read(db, "SELECT id FROM sources")])
+    assert any(said in line for line in why_lines(explain(db), words))
 
 
 def test_much_is_bounded_and_says_how_much_is_left_out(db: Database) -> None:
