@@ -1,104 +1,114 @@
-"""What a byte scan needs of SQLite: the raw bytes of its files, and whether surviving rows hold a text.
+"""What a byte scan needs of SQLite: what its file holds outside of rows, and whether surviving rows hold a text.
 
 A text is a remnant when it stands outside of rows; in a row it survives, or the closure has missed it. Rows are
-asked through SQLite and the text index, everything else is read from the file: `read_unallocated`.
-
-SQLite's files are read through SQLite's own file layer: closing a descriptor opened beside it would drop the
-locks of this process (sqlite.org/howtocorrupt.html, 2.2). The -shm file holds frame numbers only and is left
-alone. `rewrite` is the last resort: SQLite overwrites what is deleted, but when it moves rows between pages a
-copy can stay in the unused middle of a page, beyond the reach of a later deletion.
+asked through SQLite and the text index, everything else is read from the file (`pages`). The -shm file holds frame
+numbers only and is left alone. `rewrite` is the last resort, for what `pages.overwrite` could not reach.
 """
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
-import apsw
-
 from pikobot.store.connection import Connection, Database, translated_errors
+from pikobot.store.pages import (
+    Looked,
+    Pages,
+    look,
+    look_behind_values,
+    open_raw,
+    pages_in_wal,
+    read_pages,
+)
 from pikobot.store.segmentation import match_expression
 
 T = TypeVar("T")
 
-WAL_SUFFIX = "-wal"
 UNREAD_SUFFIX = "-shm"
-READ_BYTES = 4 << 20
-INTERIOR_PAGES = (2, 5)
-LEAF_PAGES = (10, 13)
+POLL_S = 0.02
 
 
-Read = Callable[[int, int], bytes]
-"""(offset, length) ─▶ the bytes there, fewer at the end of the file."""
+@dataclass(frozen=True)
+class Remains:
+    """What the database file holds outside of rows, by page.
 
-
-@contextmanager
-def open_raw(path: Path) -> Iterator[Read]:
-    """The bytes of a database file or of its WAL as they are on disk."""
-    kind = apsw.SQLITE_OPEN_WAL if path.name.endswith(WAL_SUFFIX) else apsw.SQLITE_OPEN_MAIN_DB
-    with translated_errors("scan the database"):
-        file = apsw.VFSFile("unix", str(path), [kind | apsw.SQLITE_OPEN_READONLY, 0])
-        size = file.xFileSize()
-        try:
-            yield lambda offset, length: file.xRead(min(length, max(size - offset, 0)), offset)
-        finally:
-            file.xClose()
-
-
-def read_unallocated(read: Read) -> Iterator[tuple[bytes, int]]:
-    """What a database file holds outside of rows, page by page, each with the bytes read for it.
-
-    That is: the unused middle and the freed cells of b-tree pages, and everything of other pages (free ones, and
-    the overflow of long values, which can't be told from them cheaply). Cells of rows are left out, for they are
-    survivors by definition. Zeros at both ends are left out; empty for a page without anything. Layout:
-    sqlite.org/fileformat2.html, 1.5 and 1.6.
+    ``is_complete``: all of that is here; else the whole file has to be looked through. ``is_settled``: the WAL was
+    empty, and nothing was written to the file while it was looked at.
     """
-    header = read(0, 100)
-    page_size = int.from_bytes(header[16:18], "big")
-    page_size = 65_536 if page_size == 1 else page_size
-    if len(header) < 100:
-        yield header, len(header)
-        return
-    free = _free_pages(read, header, page_size)
-    number, pages_at_once = 1, max(READ_BYTES // page_size, 1)
-    while chunk := read((number - 1) * page_size, page_size * pages_at_once):
-        for at in range(0, len(chunk), page_size):
-            page = chunk[at : at + page_size]
-            rest = page if number in free else _unallocated_in(page, 100 if number == 1 else 0)
-            yield rest.strip(b"\0"), len(page)
-            number += 1
+
+    left: dict[int, bytes]
+    is_complete: bool
+    is_settled: bool
 
 
-def _unallocated_in(page: bytes, header_at: int) -> bytes:
-    kind = page[header_at]
-    if kind not in INTERIOR_PAGES + LEAF_PAGES:
-        return page
-    cells = _number(page, header_at + 3)
-    begin = header_at + (12 if kind in INTERIOR_PAGES else 8) + 2 * cells
-    pieces = [page[begin : _number(page, header_at + 5) or 65_536]]
-    block = _number(page, header_at + 1)
-    while begin <= block <= len(page) - 4:
-        pieces.append(page[block + 4 : block + _number(page, block + 2)])
-        following = _number(page, block)
-        block = following if following > block else 0
-    return b"\0".join(piece for piece in pieces if piece.strip(b"\0"))
+@dataclass(frozen=True)
+class _Settled:
+    is_truncated: bool
+    written: frozenset[int] | None  # None: another process has written, nobody knows what
 
 
-def _free_pages(read: Read, header: bytes, page_size: int) -> frozenset[int]:
-    """Pages of the freelist: they may look like b-tree pages if somebody freed them without overwriting."""
-    free: set[int] = set()
-    trunk = int.from_bytes(header[32:36], "big")
-    while trunk and trunk not in free:
-        free.add(trunk)
-        page = read((trunk - 1) * page_size, page_size)
-        count = min(int.from_bytes(page[4:8], "big"), page_size // 4 - 2)
-        free.update(int.from_bytes(page[at : at + 4], "big") for at in range(8, 8 + 4 * count, 4))
-        trunk = int.from_bytes(page[:4], "big")
-    return frozenset(free)
+def find_remains(db: Database) -> Remains:
+    """Look through the database file as it is."""
+    with db.read() as conn, open_raw(db.path) as raw:
+        pages = read_pages(raw)
+        if pages is None:
+            return Remains({}, is_complete=False, is_settled=False)
+        looked = look(raw, pages)
+        look_behind_values(conn, raw, pages, looked)
+        return Remains(looked.left, not looked.is_cut, is_settled=False)
 
 
-def _number(page: bytes, at: int) -> int:
-    return page[at] << 8 | page[at + 1]
+def settle_and_find_remains(db: Database) -> Remains:
+    """Empty the WAL and look through the database file. Not on the writer thread, not from the event loop.
+
+    Both at a time, for emptying is waiting for the disk: the pages that were in the WAL are looked at again
+    afterwards. From then on a read transaction that reads the file alone holds back every checkpoint, so that the
+    file stays as it is until the look is over, while others read and write.
+    """
+    with db.read() as conn, ThreadPoolExecutor(1) as waiting:
+        begun = threading.Event()
+        settling = waiting.submit(db.perform, _settle, conn, begun)
+        while not begun.wait(POLL_S) and not settling.done():
+            pass
+        with open_raw(db.path) as raw:
+            early = read_pages(raw)
+            looked = Looked() if early is None else look(raw, early)
+        settled = settling.result()
+        with open_raw(db.path) as raw:
+            pages = read_pages(raw)
+            if pages is None:
+                return Remains({}, is_complete=False, is_settled=settled.is_truncated)
+            if early is None or early.size != pages.size or settled.written is None:
+                looked = look(raw, pages)
+            else:
+                again = _changed(early, pages) | {page for page in settled.written if page <= pages.count}
+                looked.replace(again, look(raw, pages, sorted(again)))
+            look_behind_values(conn, raw, pages, looked)
+        return Remains(looked.left, not looked.is_cut, settled.is_truncated)
+
+
+def _settle(db: Database, reader: Connection, begun: threading.Event) -> _Settled:
+    """Empty the WAL and let the reader begin with the file alone; tells which pages that has written."""
+    version = _data_version(db)
+    written = pages_in_wal(db.path)
+    begun.set()
+    is_truncated = db.truncate_wal()
+    reader.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+    return _Settled(is_truncated, written if _data_version(db) == version else None)
+
+
+def _changed(before: Pages, after: Pages) -> set[int]:
+    """Pages that were added, or are free and were not, or the other way round."""
+    freed = {number for number, _ in before.free.items() ^ after.free.items()}
+    return {number for number in freed if number <= after.count} | set(
+        range(before.count + 1, after.count + 1)
+    )
+
+
+def _data_version(db: Database) -> object:
+    """Changes when another process commits."""
+    return db.maintenance_connection().execute("PRAGMA data_version").fetchall()
 
 
 def index_holds(conn: Connection, words: str) -> bool:

@@ -22,7 +22,7 @@ from pikobot.store.closure import Removed
 from pikobot.store.connection import Database
 from pikobot.store.erasures import Tombstone
 from pikobot.store.leases import State
-from pikobot.store.remnants import open_raw
+from pikobot.store.pages import open_raw
 from pikobot.store.scopes import Scope, ensure_scope
 from pikobot.store.text_index import check_text_index
 from tests.memory.conversing import Exchange, attach, exchange, public, read, write
@@ -251,7 +251,6 @@ def test_what_never_was_or_is_out_of_the_scopes_is_not_found(db: Database, path:
     [
         {},
         {"sources": ("a",), "thread": "b"},
-        {"facts": ("a",), "sources": ("b",)},
         {"facts": ("a",), "from_": "2024-03-01"},
         {"words": (" \n",)},
         {"words": ("a",), "last_exchange": "b"},
