@@ -63,7 +63,7 @@ def sweep(
             if batch is None:
                 break
             db.perform(ledger.append_missing, ledger_path)
-            done = batch if done is None else replace(batch, removed=_together(done.removed, batch.removed))
+            done = batch if done is None else replace(batch, removed=done.removed.plus(batch.removed))
             if should_stop():
                 break
         return done
@@ -149,18 +149,6 @@ def _closure_within(tx: Connection, oldest: Sequence[SourceId], excess: int) -> 
         if not retention.hold_explicit_facts(tx, closed):
             return closed
     return []
-
-
-def _together(first: Removed, second: Removed) -> Removed:
-    rows = {
-        table: first.rows.get(table, 0) + second.rows.get(table, 0) for table in {**first.rows, **second.rows}
-    }
-    return Removed(
-        (*first.tombstones, *second.tombstones),
-        rows,
-        first.runs_cancelled + second.runs_cancelled,
-        first.runs_requeued + second.runs_requeued,
-    )
 
 
 def _record(db: Database, part: SweepRecord) -> None:

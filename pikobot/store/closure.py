@@ -17,6 +17,8 @@
            ──▶ threads without any source left              removed with their content-free runs, a tombstone each
            ──▶ attempts                                     stay: amounts only
 
+A source whose text changes stays (`dependants_of`, `detach`): what was made from the old text goes the same way.
+
 Everything is found through indexes. Nothing here begins or commits; removing twice removes nothing more.
 """
 
@@ -29,7 +31,7 @@ from pikobot.store.connection import Connection
 from pikobot.store.embedding_jobs import leave_batches
 from pikobot.store.erasure_rules import RULES, Rule
 from pikobot.store.erasures import Erasure, Tombstone
-from pikobot.store.extraction_jobs import fence_jobs
+from pikobot.store.extraction_jobs import cancel_emptied_jobs, fence_jobs
 from pikobot.store.facts import FactId, delete_facts, facts_resting_on
 from pikobot.store.sources import SourceId, delete_source
 from pikobot.store.threads import ThreadId, find_thread_by_public_id
@@ -90,6 +92,16 @@ class Removed:
     rows: dict[str, int] = field(default_factory=dict)
     runs_cancelled: int = 0
     runs_requeued: int = 0
+
+    def plus(self, other: "Removed") -> "Removed":
+        """What went in both, one after the other."""
+        tables = {**self.rows, **other.rows}
+        return Removed(
+            (*self.tombstones, *other.tombstones),
+            {table: self.rows.get(table, 0) + other.rows.get(table, 0) for table in tables},
+            self.runs_cancelled + other.runs_cancelled,
+            self.runs_requeued + other.runs_requeued,
+        )
 
 
 @dataclass(frozen=True)
@@ -193,30 +205,66 @@ def remove(
     threads = {*thread_ids, *_threads_of(conn, ids)}
     runs = _runs_of(conn, ids)
     cancelled, requeued = _fence(conn, runs, now_ms)
-    rows = {
-        "run_transcript": _delete(conn, "run_transcript", "run_id", _json(_all(runs))),
-        "run_sources": _delete_citations(conn, runs, ids),
-        "source_dependencies": _delete(conn, "source_dependencies", "source_id", ids)
-        + _delete(conn, "source_dependencies", "depends_on_id", ids),
-        "media": _delete(conn, "media", "source_id", ids),
-        "sources": len(tombstones),
-    }
-    fence_jobs(conn, ids, now_ms=now_ms)
-    readings = _delete_readings(conn, runs, ids)
-    facts = facts_resting_on(conn, source_ids)
-    vectors = forget_owners(conn, _owners(source_ids, facts))
-    leave_batches(conn, _owners(source_ids, facts))
-    learned = delete_facts(conn, facts)
-    learned["vectors"] = vectors
-    learned["run_facts"] += readings
-    learned["extraction_job_sources"] = _delete(conn, "extraction_job_sources", "source_id", ids)
-    rows |= {table: count for table, count in learned.items() if count}
+    rows = _remove_what_was_made(conn, source_ids, runs)
+    rows["source_dependencies"] = _delete(conn, "source_dependencies", "source_id", ids) + _delete(
+        conn, "source_dependencies", "depends_on_id", ids
+    )
+    rows["media"] = _delete(conn, "media", "source_id", ids)
+    fence_jobs(conn, ids)
+    cancel_emptied_jobs(conn, ids, now_ms=now_ms)
+    rows["extraction_job_sources"] = _delete(conn, "extraction_job_sources", "source_id", ids)
+    rows["sources"] = len(tombstones)
     with _index_kept_clean(conn, len(source_ids)):
         for source_id in source_ids:
             delete_source(conn, source_id)
     dropped, rows["runs"] = _drop_empty_threads(conn, threads)
     rows["threads"] = len(dropped)
     return Removed((*tombstones, *dropped), rows, cancelled, requeued)
+
+
+def dependants_of(conn: Connection, source_id: SourceId) -> list[SourceId]:
+    """What goes when the text of a source changes: all that was made from it, not what came along with it."""
+    rows = conn.execute(
+        """
+        SELECT source_id FROM source_dependencies WHERE depends_on_id = :id
+        UNION
+        SELECT answer.id FROM sources AS request JOIN sources AS answer ON answer.run_id = request.run_id
+        WHERE request.id = :id AND request.role = 'user' AND request.kind = 'message' AND answer.role = 'assistant'
+        """,
+        {"id": source_id},
+    )
+    return [each for each in closure_of(conn, [SourceId(row[0]) for row in rows]) if each != source_id]
+
+
+def detach(conn: Connection, source_id: SourceId, *, now_ms: int) -> Removed:
+    """Remove what was made from the text of a source that stays itself, its dependants being gone.
+
+    Runs that it asks for or that have read it, and jobs over it, begin again. Caller holds write.
+    """
+    ids = _json([source_id])
+    found = _runs_of(conn, ids)
+    runs = _Runs([], _all(found))
+    _, requeued = _fence(conn, runs, now_ms)
+    rows = _remove_what_was_made(conn, [source_id], runs)
+    rows["forget_proposals"] = _delete(conn, "forget_proposals", "run_id", _json(found.asked))
+    fence_jobs(conn, ids)
+    return Removed((), rows, 0, requeued)
+
+
+def _remove_what_was_made(conn: Connection, source_ids: list[SourceId], runs: _Runs) -> dict[str, int]:
+    """Remove what stands in other tables because of sources: what runs have read of them, facts, vectors."""
+    ids = _json(source_ids)
+    rows = {
+        "run_transcript": _delete(conn, "run_transcript", "run_id", _json(_all(runs))),
+        "run_sources": _delete_citations(conn, runs, ids),
+    }
+    readings = _delete_readings(conn, runs, ids)
+    facts = facts_resting_on(conn, source_ids)
+    rows["vectors"] = forget_owners(conn, _owners(source_ids, facts))
+    leave_batches(conn, _owners(source_ids, facts))
+    rows |= delete_facts(conn, facts)
+    rows["run_facts"] += readings
+    return rows
 
 
 def _owners(source_ids: Iterable[SourceId], fact_ids: Iterable[FactId]) -> Iterator[Owner]:

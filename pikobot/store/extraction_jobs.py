@@ -191,11 +191,8 @@ def requeue(conn: Connection, job_id: JobId | None) -> int:
     return conn.changes()
 
 
-def fence_jobs(conn: Connection, source_ids: str, *, now_ms: int) -> int:
-    """Take the leases of jobs over sources (a JSON list of ids) that go; returns how many. Caller holds write.
-
-    A job goes on with the sources that it has left, and is cancelled without any.
-    """
+def fence_jobs(conn: Connection, source_ids: str) -> int:
+    """Take the leases of jobs over sources (a JSON list of ids) that change; returns how many. Caller holds write."""
     conn.execute(
         """
         UPDATE extraction_jobs SET state = 'queued', not_before_ms = 0, error_code = NULL,
@@ -206,7 +203,11 @@ def fence_jobs(conn: Connection, source_ids: str, *, now_ms: int) -> int:
         """,
         (source_ids,),
     )
-    fenced = conn.changes()
+    return conn.changes()
+
+
+def cancel_emptied_jobs(conn: Connection, source_ids: str, *, now_ms: int) -> None:
+    """Cancel unfinished and failed jobs that have no sources but these, which go. Caller holds write."""
     conn.execute(
         """
         UPDATE extraction_jobs SET state = 'cancelled', error_code = 'forgotten', finished_at_ms = :now
@@ -219,7 +220,18 @@ def fence_jobs(conn: Connection, source_ids: str, *, now_ms: int) -> int:
         """,
         {"ids": source_ids, "now": now_ms},
     )
-    return fenced
+
+
+def waits_for_extraction(conn: Connection, source_id: SourceId) -> bool:
+    """Whether a job over the source waits or is worked on."""
+    row = conn.execute(
+        """
+        SELECT 1 FROM extraction_job_sources AS s JOIN extraction_jobs AS j ON j.id = s.job_id
+        WHERE s.source_id = ? AND j.state IN ('queued', 'leased') LIMIT 1
+        """,
+        (source_id,),
+    ).fetchone()
+    return row is not None
 
 
 def count_jobs(conn: Connection) -> JobCounts:

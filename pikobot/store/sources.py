@@ -122,6 +122,25 @@ def insert_source(conn: Connection, new: NewSource, clock: Clock) -> SourceId:
     return source_id
 
 
+def revise_source(conn: Connection, source_id: SourceId, text: str, clock: Clock) -> str:
+    """Give a source another text, and a public id of its own for it; returns that.
+
+    Caller holds write, has removed what was made from the old text, and buries the old id.
+    """
+    before = conn.execute("SELECT text, speaker FROM sources WHERE id = ?", (source_id,)).fetchone()
+    if before is None:
+        raise LookupError(f"source {source_id}")
+    old_text, speaker = before
+    public_id = clock.token("src")
+    unindex_source(conn, source_id, old_text, speaker)
+    conn.execute(
+        "UPDATE sources SET public_id = ?, text = ?, content_hash = ? WHERE id = ?",
+        (public_id, text, content_hash(text), source_id),
+    )
+    index_source(conn, source_id, text, speaker)
+    return public_id
+
+
 def delete_source(conn: Connection, source_id: SourceId) -> None:
     """Remove a source, its index rows and its media. Caller holds write and has removed its dependants."""
     row = conn.execute("SELECT text, speaker FROM sources WHERE id = ?", (source_id,)).fetchone()

@@ -6,6 +6,7 @@ from pikobot.store.extraction_jobs import (
     ExtractionJob,
     JobCounts,
     JobId,
+    cancel_emptied_jobs,
     count_jobs,
     fence_jobs,
     find_job,
@@ -135,7 +136,9 @@ def test_jobs_lose_their_lease_with_a_source_and_end_without_any(db: Database) -
     held = [claimed(db, each) for each in (partly, wholly, other)]
 
     def fence(tx: Connection) -> int:
-        return fence_jobs(tx, f"[{gone}, {last}]", now_ms=NOW_MS)
+        fenced = fence_jobs(tx, f"[{gone}, {last}]")
+        cancel_emptied_jobs(tx, f"[{gone}, {last}]", now_ms=NOW_MS)
+        return fenced
 
     assert rows.write(db, fence) == 2
     assert [job(db, each).state for each in (partly, wholly, other)] == [

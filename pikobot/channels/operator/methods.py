@@ -23,6 +23,7 @@ from pikobot.errors import InvalidParams, NotFound, UnknownMethod
 from pikobot.instance import Instance
 from pikobot.memory import cursors
 from pikobot.memory.assertions import RememberParams, Statement, remember
+from pikobot.memory.edits import EditParams, Learning, edit_rpc
 from pikobot.memory.engines import Embedding, embedding_of
 from pikobot.memory.forget_rpc import ForgetParams, forget_rpc
 from pikobot.memory.lineage import FactParams, read_fact
@@ -277,6 +278,15 @@ def _extraction(conn: Connection) -> Json:
     return {"queued": counts.queued, "failed": counts.failed, "unknown": counts.unknown}
 
 
+def _source_edit(context: OperatorContext, params: EditParams) -> Json:
+    config = context.config
+    learning = Learning(
+        said=config.extraction.enabled,
+        imported=config.extraction.enabled and config.memory.extract_imports,
+    )
+    return edit_rpc(context.db, context.ledger_path, params, learning)
+
+
 def _source_read(conn: Connection, context: OperatorContext, params: ReadParams) -> Json:
     return read_source(conn, params, allowed_scopes=None, now_ms=context.now_ms).as_json()
 
@@ -430,6 +440,7 @@ METHODS: dict[str, Method[Any] | Operation[Any] | Inquiry[Any]] = {
     "memory.retry": Operation(RetryParams, _memory_retry),
     "memory.forget": Operation(ForgetParams, _memory_forget),
     "source.read": Method(ReadParams, _source_read),
+    "source.edit": Operation(EditParams, _source_edit),
     "threads.list": Method(ThreadsParams, _threads_list),
     "runs.list": Method(RunsParams, _runs_list),
     "status": Method(NoParams, _status),
