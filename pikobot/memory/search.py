@@ -179,9 +179,10 @@ def search(
     by_words, by_meaning = [], []
     if params.admit_facts:
         filters = _fact_filters(params, eligible)
+        near_facts = None if question is None else question.facts(conn, filters=filters, limit=pool)
         by_words.append(_facts(search_facts(conn, query=params.query, filters=filters, limit=pool)))
-        if question is not None:
-            by_meaning.append(_facts(question.facts(conn, filters=filters, limit=pool)))
+        if near_facts is not None:
+            by_meaning.append(_facts(near_facts()))
     if params.admit_sources:
         admitted = _SourceFilters(
             scope_ids=eligible.scope_ids,
@@ -191,9 +192,10 @@ def search(
             exclude_ids=exclude,
             limit=pool,
         )
+        near_sources = None if question is None else question.sources(conn, **admitted)
         by_words.append(_sources(search_text(conn, query=params.query, **admitted)))
-        if question is not None:
-            by_meaning.append(_sources(question.sources(conn, **admitted)))
+        if near_sources is not None:
+            by_meaning.append(_sources(near_sources()))
     known = frozenset(seen)
     ranked = [
         each

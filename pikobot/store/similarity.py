@@ -17,7 +17,7 @@ from pikobot.store.text_index import TextHit, rank_similar
 from pikobot.store.vectors.eligibility import Eligibility, OwnerQuery
 from pikobot.store.vectors.owners import OwnerKind
 from pikobot.store.vectors.profiles import SetId
-from pikobot.store.vectors.scan import scan
+from pikobot.store.vectors.scan import Scan
 
 _EXPIRED_SOURCES = "SELECT id FROM sources WHERE expires_at_ms IS NOT NULL AND expires_at_ms <= :now_ms"
 _REPLACED_FACTS = "SELECT id FROM facts WHERE superseded_by_id IS NOT NULL"
@@ -33,7 +33,10 @@ SPARE = 10
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A question in both forms, with the set that its vector belongs to."""
+    """A question in both forms, with the set that its vector belongs to.
+
+    To look is begun first and finished later, so that words are looked for meanwhile on the same connection.
+    """
 
     text: str
     values: npt.ArrayLike
@@ -50,18 +53,22 @@ class Question:
         now_ms: int,
         exclude_ids: Collection[int],
         limit: int,
-    ) -> list[TextHit]:
-        """Return the eligible sources nearest to the question, best first; none when stopped."""
-        eligibility = Eligibility(
-            scope_ids=scope_ids,
-            kinds=[OwnerKind.SOURCE],
-            from_ms=from_ms,
-            to_ms=to_ms,
-            without=(OwnerQuery(OwnerKind.SOURCE, _EXPIRED_SOURCES, {"now_ms": now_ms}),),
-        )
-        return rank_similar(
+    ) -> Callable[[], list[TextHit]]:
+        """Begin to look; what is returned gives the eligible sources nearest to the question, none when stopped."""
+        begun = self._begin(
             conn,
-            self._nearest(conn, eligibility, limit),
+            Eligibility(
+                scope_ids=scope_ids,
+                kinds=[OwnerKind.SOURCE],
+                from_ms=from_ms,
+                to_ms=to_ms,
+                without=(OwnerQuery(OwnerKind.SOURCE, _EXPIRED_SOURCES, {"now_ms": now_ms}),),
+            ),
+            limit,
+        )
+        return lambda: rank_similar(
+            conn,
+            _nearest(begun),
             query=self.text,
             scope_ids=scope_ids,
             now_ms=now_ms,
@@ -71,8 +78,8 @@ class Question:
             exclude_ids=exclude_ids,
         )
 
-    def facts(self, conn: Connection, *, filters: FactFilters, limit: int) -> list[FactHit]:
-        """Return the eligible facts nearest to the question, best first; none when stopped."""
+    def facts(self, conn: Connection, *, filters: FactFilters, limit: int) -> Callable[[], list[FactHit]]:
+        """Begin to look; what is returned gives the eligible facts nearest to the question, none when stopped."""
         only: tuple[OwnerQuery, ...] = ()
         without: tuple[OwnerQuery, ...] = ()
         if filters.is_selective:
@@ -83,10 +90,11 @@ class Question:
         eligibility = Eligibility(
             scope_ids=filters.scope_ids, kinds=[OwnerKind.FACT], only=only, without=without
         )
-        return rank_similar_facts(conn, self._nearest(conn, eligibility, limit), filters=filters, limit=limit)
+        begun = self._begin(conn, eligibility, limit)
+        return lambda: rank_similar_facts(conn, _nearest(begun), filters=filters, limit=limit)
 
-    def _nearest(self, conn: Connection, eligibility: Eligibility, limit: int) -> list[tuple[int, float]]:
-        found = scan(
+    def _begin(self, conn: Connection, eligibility: Eligibility, limit: int) -> Scan:
+        return Scan(
             conn,
             self.set_id,
             self.values,
@@ -94,4 +102,7 @@ class Question:
             eligibility=eligibility,
             should_stop=self.should_stop,
         )
-        return [(hit.owner.id, hit.score) for hit in found or []]
+
+
+def _nearest(begun: Scan) -> list[tuple[int, float]]:
+    return [(hit.owner.id, hit.score) for hit in begun.finish() or []]

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from pikobot.memory.embedding import EmbeddingFailed, QueryVector
 from pikobot.memory.forget import forget
 from pikobot.memory.query_vectors import Asked
 from pikobot.memory.search import SearchParams, search
-from pikobot.store.connection import Connection, Database
+from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope, find_scope, owner_scope
 from tests.memory.conversing import read
 from tests.memory.learning import learn
@@ -231,14 +232,17 @@ def test_a_cancelled_search_stops_its_scan(db: Database, monkeypatch: pytest.Mon
     embedded(db)
     started, stopped = threading.Event(), threading.Event()
 
-    def endless(conn: Connection, *args: object, should_stop: object, **kwargs: object) -> None:
-        started.set()
-        assert callable(should_stop)
-        while not should_stop():
-            pass
-        stopped.set()
+    class Endless:
+        def __init__(self, *args: object, should_stop: Callable[[], bool], **kwargs: object) -> None:
+            self.should_stop = should_stop
 
-    monkeypatch.setattr("pikobot.store.similarity.scan", endless)
+        def finish(self) -> None:
+            started.set()
+            while not self.should_stop():
+                pass
+            stopped.set()
+
+    monkeypatch.setattr("pikobot.store.similarity.Scan", Endless)
 
     async def cancel() -> None:
         task = asyncio.create_task(found(db, questions(db, engine(Meaning())), "dog"))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pikobot.errors import DamagedData, InvalidParams
 from pikobot.store.connection import Connection, Database
-from pikobot.store.vectors import kernel
+from pikobot.store.vectors import first_pass, kernel
 from pikobot.store.vectors import scan as scanning
 from pikobot.store.vectors.layout import capacities
 from pikobot.store.vectors.owners import Owner, OwnerKind
@@ -16,7 +16,7 @@ from pikobot.store.vectors.profiles import SetId, create_set, drop_set, retired_
 from pikobot.store.vectors.rebuild import rebuild_blocks
 from pikobot.store.vectors.records import Float32s, NewVector
 from pikobot.store.vectors.removal import delete_vectors
-from pikobot.store.vectors.scan import scan
+from pikobot.store.vectors.scan import Scan, scan
 from pikobot.store.vectors.verify import verify_vectors
 from tests.store.rows import execute, read, scope, write
 from tests.store.vectors.embeddings import (
@@ -35,7 +35,7 @@ DIMENSION = 24
 @pytest.fixture(params=["native", "portable"])
 def _kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "portable":
-        monkeypatch.setattr(scanning, "choose_kernel", lambda: kernel.portable_dots)
+        monkeypatch.setattr(first_pass, "choose_kernel", lambda: kernel.portable_dots)
 
 
 def _difficult(family: str, generator: np.random.Generator, count: int, dimension: int) -> Float32s:
@@ -139,6 +139,62 @@ def test_blocks_of_every_size_are_scanned(db: Database) -> None:
         assert conn.execute("SELECT count(DISTINCT mean_id) FROM vector_blocks").fetchall() != [(0,)]
         for query in embedded(np.random.default_rng(2), 5, 384):
             assert scan(conn, set_id, query, k=20) == ranking(conn, set_id, query, 20)
+
+
+@pytest.fixture
+def kept_set(db: Database) -> SetId:
+    """A set of several blocks that are all in memory."""
+    set_id = make_set(db, 384)
+    for begin, end in ((0, 64), (64, 300), (300, 3_000)):
+        vectors = embedded(np.random.default_rng(begin), end - begin, 384)
+        write(db, put_vectors, set_id, facts(vectors, scope(db), begin + 1))
+    read(db, scan, set_id, np.ones(384), k=5)
+    return set_id
+
+
+def test_a_second_thread_takes_part_while_the_connection_does_something_else(
+    db: Database, kept_set: SetId
+) -> None:
+    with db.read() as conn:
+        for query in embedded(np.random.default_rng(7), 5, 384):
+            begun = Scan(conn, kept_set, query, k=20)
+            expected = ranking(conn, kept_set, query, 20)
+            assert begun.finish() == expected
+
+
+def test_a_scan_does_not_wait_for_a_second_thread_that_is_busy(db: Database, kept_set: SetId) -> None:
+    is_free = threading.Event()
+    busy = scanning._HELPER.submit(is_free.wait)
+    try:
+        with db.read() as conn:
+            query = np.ones(384, np.float32)
+            assert scan(conn, kept_set, query, k=20) == ranking(conn, kept_set, query, 20)
+        assert not busy.done()
+    finally:
+        is_free.set()
+
+
+def test_a_scan_of_blocks_in_memory_stops_on_both_threads(db: Database, kept_set: SetId) -> None:
+    stop = threading.Event()
+    with db.read() as conn:
+        begun = Scan(conn, kept_set, np.ones(384), k=20, should_stop=stop.is_set)
+        stop.set()
+        assert begun.finish() is None
+        assert len(scan(conn, kept_set, np.ones(384), k=20) or []) == 20
+
+
+def test_what_fails_on_the_second_thread_is_not_lost(
+    db: Database, kept_set: SetId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError
+
+    with db.read() as conn:
+        monkeypatch.setattr(first_pass.Looker, "look_at", fail)
+        begun = Scan(conn, kept_set, np.ones(384), k=20)
+        scanning._HELPER.submit(str).result()  # the second thread has done what it was asked for
+        with pytest.raises(LookupError):
+            begun.finish()
 
 
 def test_the_length_of_the_query_does_not_matter(db: Database) -> None:

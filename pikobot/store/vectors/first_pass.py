@@ -1,0 +1,104 @@
+"""What a scan learns from the int8 blocks: the slots that they do not rule out, with an interval for each score.
+
+    block ─▶ coarse products, in float32 ─▶ what may reach the floor ─▶ fine products, in float64 ─▶ survivors
+
+No database and no state but the survivors: every thread that looks at blocks has a `Looker` of its own.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pikobot.store.vectors.kernel import choose_kernel
+from pikobot.store.vectors.quantize import QuantizedQuery
+from pikobot.store.vectors.reading import BlockView
+from pikobot.store.vectors.records import Bools, Float32s, Float64s, Int8s, Int64s
+from pikobot.store.vectors.survivors import SLOT_BITS, Survivors, k_highest
+
+# Covers the float32 rounding of products and bounds: a few operations on numbers that stay below five.
+FILTER_MARGIN = 4e-6
+# So many vectors of a block are narrowed down by their own k best before they are refined.
+MANY = 64
+# Slots that wait to be measured together: fewer calls, and a floor that is not much out of date.
+MEASURED_AT = 64
+
+
+class _Slots(NamedTuple):
+    """Slots that the coarse products did not rule out, with what is needed to say more about them."""
+
+    places: Int64s
+    codes: Int8s
+    bounds: Float32s  # (n, 3)
+    offset: Float64s
+
+
+class Looker:
+    """Looks at blocks of at most ``most_used`` slots for one thread, and gives the survivors what it finds."""
+
+    def __init__(self, query: QuantizedQuery, survivors: Survivors, most_used: int) -> None:
+        self._query = query
+        self._survivors = survivors
+        self._dots = np.empty((1, most_used), np.float32)
+        self._unmeasured: list[_Slots] = []
+        self._waiting = 0
+
+    def look_at(self, block_id: int, block: BlockView, offset: float, mask: Bools | None) -> None:
+        """Look at a block; ``offset`` is the query's product with its mean, ``mask`` says what is eligible."""
+        rows = self._not_ruled_out(block, offset, mask)
+        if len(rows):
+            self._unmeasured.append(
+                _Slots(
+                    rows + (block_id << SLOT_BITS),
+                    block.codes[rows],
+                    block.bounds.T[rows],
+                    np.full(len(rows), offset),
+                )
+            )
+            self._waiting += len(rows)
+            if self._waiting >= MEASURED_AT:
+                self.measure()
+
+    def measure(self) -> None:
+        """Give the survivors what was not ruled out, with scores by coarse and fine products.
+
+        Little but the vectors' own errors is left then. Done for the slots of several blocks at a time, and with
+        the same kernel: a BLAS would wake its threads for it, which cost a scan more than they give.
+        """
+        if not self._unmeasured:
+            return
+        places, codes, bounds, score = (np.concatenate(part) for part in zip(*self._unmeasured, strict=True))
+        scale, error, norm = bounds.astype(np.float64).T
+        products = np.empty((2, 1, len(places)), np.float32)
+        choose_kernel()(self._query.codes, codes, products[0])
+        choose_kernel()(self._query.fine_codes, codes, products[1])
+        coarse, fine = products[:, 0].astype(np.float64)
+        score += (coarse * self._query.scale + fine * self._query.fine_scale) * scale
+        error += norm * self._query.fine_rest + FILTER_MARGIN
+        self._survivors.add(places, score - error, score + error)
+        self._unmeasured.clear()
+        self._waiting = 0
+
+    def _not_ruled_out(self, block: BlockView, offset: float, mask: Bools | None) -> Int64s:
+        """The slots that may be among the k best, by int8 products alone.
+
+        In float32 and in units of the query's scale. Passes over all slots are what a block costs beside its
+        products, so the first one allows each slot the reach of the block's worst. `FILTER_MARGIN` makes up
+        for the rounding.
+        """
+        query, k = self._query, self._survivors.k
+        dots = self._dots[:, : len(block.codes)]
+        choose_kernel()(query.codes, block.codes, dots)
+        middle = np.multiply(dots[0], block.scale, out=dots[0])
+        per_norm, per_error = np.float32(query.coarse_rest / query.scale), np.float32(1 / query.scale)
+        wanted = np.float32((self._survivors.floor - offset - FILTER_MARGIN) / query.scale)
+        most = block.most_norm * per_norm + block.most_error * per_error
+        rows: Int64s = (middle >= wanted - most).nonzero()[0]
+        if mask is not None:
+            rows = rows[mask[rows]]
+        reach = block.norm[rows] * per_norm + block.error[rows] * per_error
+        kept = (middle[rows] + reach >= wanted) & (block.scale[rows] > 0)
+        rows, reach = rows[kept], reach[kept]
+        if len(rows) > max(MANY, k):
+            best = float(k_highest(middle[rows] - reach, k).min()) - 2 * FILTER_MARGIN / query.scale
+            rows = rows[middle[rows] + reach >= best]
+        return rows
