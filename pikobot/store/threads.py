@@ -13,6 +13,8 @@ from pikobot.clock import Clock
 from pikobot.store.connection import MAX_INTEGER, Connection
 from pikobot.store.scopes import ScopeId
 
+MAX_BEGINNING_CHARS = 80
+
 ThreadId = NewType("ThreadId", int)
 
 
@@ -32,6 +34,7 @@ class ThreadSummary:
     created_at_ms: int
     last_said_at_ms: int | None
     messages: int
+    beginning: str | None  # of the first message
 
 
 def create_thread(conn: Connection, scope_id: ScopeId, key: str | None, clock: Clock) -> Thread:
@@ -80,13 +83,24 @@ def ensure_thread(conn: Connection, scope_id: ScopeId, key: str, clock: Clock) -
 
 
 def list_threads(
-    conn: Connection, *, scope_id: ScopeId | None, before_id: ThreadId | None, now_ms: int, limit: int
+    conn: Connection,
+    *,
+    scope_id: ScopeId | None,
+    before_id: ThreadId | None,
+    now_ms: int,
+    limit: int,
+    key: str | None = None,
 ) -> list[tuple[ThreadId, ThreadSummary]]:
-    """Newest threads first; page with the last id of the page before."""
+    """Newest threads first; page with the last id of the page before. ``key``: only those of that name."""
     of_scope = "" if scope_id is None else "scope_id = :scope AND"
+    of_scope += "" if key is None else " key = :key AND"
     rows = conn.execute(
         f"""
-        SELECT t.id, t.public_id, t.key, t.scope_id, t.created_at_ms, max(s.said_at_ms), count(s.id)
+        SELECT t.id, t.public_id, t.key, t.scope_id, t.created_at_ms, max(s.said_at_ms), count(s.id), (
+            SELECT substr(f.text, 1, :beginning) FROM sources AS f
+            WHERE f.thread_id = t.id AND (f.expires_at_ms IS NULL OR f.expires_at_ms > :now)
+            ORDER BY f.said_at_ms, f.id LIMIT 1
+        )
         FROM (
             SELECT id, public_id, key, scope_id, created_at_ms FROM threads
             WHERE {of_scope} id < :before
@@ -101,10 +115,12 @@ def list_threads(
             "before": MAX_INTEGER if before_id is None else before_id,
             "now": now_ms,
             "limit": limit,
+            "key": key,
+            "beginning": MAX_BEGINNING_CHARS,
         },
     )
     return [
-        (ThreadId(row[0]), ThreadSummary(row[1], row[2], ScopeId(row[3]), row[4], row[5], row[6]))
+        (ThreadId(row[0]), ThreadSummary(row[1], row[2], ScopeId(row[3]), row[4], row[5], row[6], row[7]))
         for row in rows
     ]
 

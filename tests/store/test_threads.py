@@ -61,9 +61,26 @@ def test_threads_are_listed_newest_first_with_what_was_said_in_them(db: Database
     rows.source(db, busy, "second", said_at_ms=NOW_MS - 3)
     rows.source(db, busy, "expired just now", said_at_ms=NOW_MS, expires_at_ms=NOW_MS)
     assert listed(db) == [
-        (empty.id, ThreadSummary(empty.public_id, "empty", empty.scope_id, clock.now, None, 0)),
-        (busy.id, ThreadSummary(busy.public_id, "busy", busy.scope_id, clock.now, NOW_MS - 3, 2)),
+        (empty.id, ThreadSummary(empty.public_id, "empty", empty.scope_id, clock.now, None, 0, None)),
+        (busy.id, ThreadSummary(busy.public_id, "busy", busy.scope_id, clock.now, NOW_MS - 3, 2, "first")),
     ]
+
+
+def test_a_thread_is_known_by_the_beginning_of_its_first_message_that_is_retained(db: Database) -> None:
+    thread = rows.thread(db)
+    rows.source(db, thread, "later", said_at_ms=NOW_MS)
+    rows.source(db, thread, "开始" + "很长" * 60, said_at_ms=NOW_MS - 1)
+    rows.source(db, thread, "expired", said_at_ms=NOW_MS - 2, expires_at_ms=NOW_MS)
+    [(_, summary)] = listed(db)
+    assert summary.beginning == "开始" + "很长" * 39
+
+
+def test_threads_of_one_name_are_found_among_any_number(db: Database) -> None:
+    wanted = rows.thread(db, "旅行")
+    for number in range(30):
+        rows.thread(db, f"t{number}")
+    found = rows.read(db, list_threads, scope_id=None, before_id=None, now_ms=NOW_MS, limit=5, key="旅行")
+    assert [thread_id for thread_id, _ in found] == [wanted.id]
 
 
 def test_pages_follow_each_other_without_loss_while_threads_come_and_go(db: Database) -> None:

@@ -117,9 +117,10 @@ class RetryParams(Params):
 
 
 class ThreadsParams(Params):
-    """Parameters of ``threads.list``."""
+    """Parameters of ``threads.list``; ``key`` is the name of a thread."""
 
     scope: Name | None = None
+    key: Name | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_ROWS)] = DEFAULT_ROWS
     cursor: Cursor | None = None
 
@@ -300,6 +301,7 @@ def _threads_list(conn: Connection, context: OperatorContext, params: ThreadsPar
         before_id=ThreadId(before) if (before := _before(params.cursor, bound_to)) is not None else None,
         now_ms=context.now_ms,
         limit=params.limit + 1 if is_known else 0,
+        key=params.key,
     )
     shown = found[: params.limit]
     cursor = cursors.position_cursor(bound_to, [shown[-1][0]]) if len(found) > params.limit else None
@@ -311,6 +313,7 @@ def _threads_list(conn: Connection, context: OperatorContext, params: ThreadsPar
             "createdAt": iso_time(thread.created_at_ms),
             "lastSaidAt": _time(thread.last_said_at_ms),
             "messages": thread.messages,
+            "beginning": thread.beginning,
         }
         for _, thread in shown
     ]

@@ -154,14 +154,17 @@ def test_threads_are_listed_newest_first_and_paged(context: OperatorContext) -> 
     rest = ask(context, "threads.list", cursor=first["cursor"])
     assert isinstance(first["threads"], list)
     [thread] = first["threads"]
-    assert str(thread.pop("id")).startswith("thr_")
+    assert str(ident := thread.pop("id")).startswith("thr_")
     assert thread == {
         "key": "工作",
         "scope": "shared:main:bot:-5:0",
         "createdAt": "2024-03-01T13:33:20Z",
         "lastSaidAt": "2024-03-01T13:34:20Z",
         "messages": 2,
+        "beginning": "a",
     }
+    assert ask(context, "threads.list", key="工作") == {"threads": [{"id": ident, **thread}], "cursor": None}
+    assert ask(context, "threads.list", key="no such") == {"threads": [], "cursor": None}
     assert isinstance(rest["threads"], list)
     assert [each["key"] for each in rest["threads"]] == ["t1"]
     assert rest["cursor"] is None
