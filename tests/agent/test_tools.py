@@ -70,7 +70,11 @@ def test_each_tool_reads_the_scope_of_the_execution_whatever_the_arguments_say(t
 @pytest.mark.parametrize(
     ("name", "arguments", "error"),
     [
-        ("memory_search", "{query: Porto", "the argument object of memory_search is not valid JSON at column 2"),
+        (
+            "memory_search",
+            "{query: Porto",
+            "the argument object of memory_search is not valid JSON at column 2",
+        ),
         ("memory_search", "[1]", "fix the arguments of memory_search: arguments: "),
         ("memory_search", "{}", "fix the arguments of memory_search: query: Field required"),
         ("memory_search", '{"query":"a","limit":"ten"}', "limit: "),
