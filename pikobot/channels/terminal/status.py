@@ -3,10 +3,10 @@
 A key that this version does not know is shown as it is named; a key that is absent is left out.
 """
 
-import unicodedata
 from typing import Any
 
 from pikobot.channels.terminal.wording import Wording
+from pikobot.channels.terminal.wrapping import cells
 
 MICROUSD = 1_000_000
 
@@ -114,7 +114,3 @@ def _shown(value: object, words: Wording) -> str:
 def _nested(value: object, words: Wording) -> str:
     shown = _shown(value, words)
     return f"({shown})" if isinstance(value, dict) else shown
-
-
-def cells(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

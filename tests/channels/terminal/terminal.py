@@ -2,7 +2,7 @@
 
 import re
 
-from pikobot.channels.terminal.status import cells
+from pikobot.channels.terminal.wrapping import cells
 
 __all__ = ["cells", "screen"]
 
