@@ -10,10 +10,11 @@ a fragment survives; other files are looked through as they are. That happens in
 punctuation as space), with JSON escapes resolved as well; UTF-16LE is looked for in the original spelling, up to
 16 fragments of it. Of binary attachments samples are looked for.
 
-Limits, all told in the report: one or two characters and three letters can't be looked for; up to 256 fragments
-are found anywhere, more only as whole words between word borders; of very long contents a part is looked for.
-Terms in the text index are prefix-compressed: a term that was cut there is not recognised. The settings files and
-the skills are the owner's own: single words in them are no find. Links are not followed, sockets are left out.
+Limits, all told in the report: one or two characters and three letters can't be looked for; in a large file up to
+256 fragments are found anywhere, more only as whole words between word borders; of very long contents a part is
+looked for. Terms in the text index are prefix-compressed: a term that was cut there is not recognised. The settings
+files and the skills are the owner's own: single words in them are no find. Links are not followed, sockets are left
+out.
 
 Memory is bounded by one chunk, what is outside of rows, the fragments and the longest surviving value. The time is
 that of looking at the pages of the database, 0.1 ms for each megabyte, and of reading and looking through all other
@@ -43,7 +44,7 @@ SAMPLE_STEP = 4096
 MIN_PART_BYTES = 6
 MIN_CHARS = 3
 MIN_WHOLE_BYTES = 4  # three bytes in either case stand in random ids and hashes by chance
-MAX_ANYWHERE = 256
+MAX_COMPARED = 1 << 30  # fragments times bytes: half a second
 MAX_WIDE = 16
 OWNERS_FILES = frozenset({"config.toml", "credentials.toml", "skills"})
 
@@ -309,7 +310,7 @@ def found_in(data: bytes, needles: Needles) -> frozenset[str | bytes]:
     if _ESCAPED.search(data):
         forms.append(_fold(_unescaped(data)))
     for form in forms:
-        if len(needles.parts) <= MAX_ANYWHERE:
+        if len(needles.parts) * len(form) <= MAX_COMPARED:
             found.update(part for part in needles.parts if part.encode() in form)
         else:
             found |= _found_among_many(form.decode(errors="replace"), needles.parts)

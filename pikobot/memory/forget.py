@@ -2,12 +2,10 @@
 
     target ─▶ preview (what goes, how much with it, a token)
            ─▶ one commit: closure removed, runs fenced, tombstones and ledger rows written
-           ─▶ WAL truncated ─▶ erasures.jsonl appended and fsynced
-           ─▶ every file read for the erased text; the database rewritten if it still holds some ─▶ receipt
+           ─▶ WAL truncated, erasures.jsonl appended and fsynced, every file looked through (`proof`) ─▶ receipt
 
-A crash after the commit is finished at the next open (`finish_interrupted`): the commit leaves a mark that
-stays until the files are clean. What had to be looked for is lost with the process, so the database is then
-rewritten without looking. One erasure at a time per process; all of it blocks, so never on the event loop.
+A crash after the commit is finished at the next open (`finish_interrupted`): the commit leaves a mark that stays
+until the files are clean. One erasure at a time per process; all of it blocks, so never on the event loop.
 
 What was previewed goes as it was shown or not at all: when something has changed since, nothing is erased and the
 outcome says so. Without a preview goes what the target means at the commit.
@@ -20,17 +18,17 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from pikobot.errors import NotFound, PikobotError
+from pikobot.errors import NotFound
 from pikobot.memory import ledger
-from pikobot.memory.byte_scan import Erased, ScanReport, collect, needles_of, scan
+from pikobot.memory.byte_scan import Erased, collect
 from pikobot.memory.forget_preview import ForgetPreview, labels_left, shown_sources, token_of
 from pikobot.memory.forget_target import ForgetTarget, Resolved, Scopes, resolve
 from pikobot.memory.ledger import Reconciled
+from pikobot.memory.proof import prove, remove_traces
 from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
 from pikobot.store import closure, erasures
 from pikobot.store.closure import Removed
 from pikobot.store.connection import Connection, Database
-from pikobot.store.remnants import rewrite
 from pikobot.store.sources import SourceId
 from pikobot.store.threads import ThreadId
 
@@ -124,17 +122,15 @@ def erase(db: Database, ledger_path: Path, commit: Callable[[], Committed | None
         done = commit()
         if done is None:
             return None
-        is_truncated = db.perform(_truncate_wal)
-        db.perform(ledger.append_missing, ledger_path)
-        is_rewritten, report = _prove(db, ledger_path.parent, done.erased, is_truncated)
-        if is_truncated and not _is_left_in_database(db, report):
+        proof = prove(db, ledger_path, done.erased)
+        if proof.is_wal_empty and not proof.is_left_in_database:
             db.perform(_finish)
         return Receipt(
             removed=done.removed,
-            is_wal_truncated=is_truncated,
-            is_rewritten=is_rewritten,
+            is_wal_truncated=proof.is_wal_empty,
+            is_rewritten=proof.is_rewritten,
             ledger_position=done.position,
-            scan=report,
+            scan=proof.report,
         )
 
 
@@ -161,14 +157,16 @@ def finish_interrupted(db: Database, ledger_path: Path) -> Finished:
     """Bring an erasure to its end that a crash or a busy reader has cut off. At every open, before any reader.
 
     Compares the ledgers both ways (`ledger.reconcile`, whose errors it raises), then removes what traces an
-    unfinished erasure can have left. A database that can't be rewritten now is not an error: it stays marked.
+    unfinished erasure can have left. A database that can't be cleaned now is not an error: it stays marked.
     """
     with _ONE_AT_A_TIME:
         reconciled = ledger.reconcile(db, ledger_path)
         with db.read() as conn:
             if not erasures.is_unfinished(conn):
                 return Finished(reconciled)
-        problem = db.perform(_remove_traces)
+        problem = remove_traces(db)
+        if problem is None:
+            db.perform(_finish)
         return Finished(reconciled, True, problem)
 
 
@@ -199,42 +197,6 @@ def _nothing_left(what: ForgetPreview | ForgetTarget | Sequence[str], already_er
     if not shown and not already_erased:
         raise NotFound("nothing that is retained matches; nothing was forgotten")
     return AlreadyErased(max(shown, already_erased))
-
-
-def _truncate_wal(db: Database) -> bool:
-    return db.truncate_wal()
-
-
-def _prove(db: Database, root: Path, erased: Erased, is_truncated: bool) -> tuple[bool, ScanReport]:
-    """Look for what was erased; when SQLite has left a copy in the unused part of a page, rewrite and look again."""
-    with db.read() as conn:
-        needles = needles_of(conn, erased)
-    report = scan(root, db, needles)
-    if not is_truncated or not _is_left_in_database(db, report):
-        return False, report
-    problem = db.perform(_rewrite)
-    return problem is None, scan(root, db, needles)
-
-
-def _is_left_in_database(db: Database, report: ScanReport) -> bool:
-    names = {db.path.name, f"{db.path.name}-wal"}
-    return any(find.file in names for find in report.finds)
-
-
-def _rewrite(db: Database) -> str | None:
-    """Rewrite the database; returns why it could not."""
-    try:
-        rewrite(db)
-    except PikobotError as error:
-        return str(error)
-    return None if db.truncate_wal() else "a reader keeps the WAL"
-
-
-def _remove_traces(db: Database) -> str | None:
-    problem = _rewrite(db)
-    if problem is None:
-        _finish(db)
-    return problem
 
 
 def _finish(db: Database) -> None:

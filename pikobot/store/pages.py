@@ -19,6 +19,7 @@ drop the locks of this process (sqlite.org/howtocorrupt.html, 2.2).
 """
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -271,8 +272,8 @@ def _has_its_cells_outside(page: bytes, number: int, ranges: Ranges) -> bool:
     kind, _, cells, _ = _HEADER(page, header_at)
     if kind not in POINTERS_AT:
         return not ranges
-    pointers = unpack_from(f">{cells}H", page, header_at + POINTERS_AT[kind])
-    return not any(begin <= pointer < end for pointer in pointers for begin, end in ranges)
+    pointers = sorted(unpack_from(f">{cells}H", page, header_at + POINTERS_AT[kind]))
+    return all(bisect_left(pointers, begin) == bisect_left(pointers, end) for begin, end in ranges)
 
 
 def _tails(conn: Connection, numbers: Iterable[int]) -> dict[int, int]:

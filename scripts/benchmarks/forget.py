@@ -27,7 +27,7 @@ import numpy as np
 
 from pikobot.clock import SystemClock
 from pikobot.memory import forget as forgetting
-from pikobot.memory import ledger
+from pikobot.memory import ledger, proof
 from pikobot.memory.forget import forget
 from pikobot.memory.imports import import_jsonl
 from pikobot.memory.opening import open_memory
@@ -60,12 +60,14 @@ EXCHANGED = 1 / 6
 _SENTENCE = re.compile(r"[^\n.!?。！？；]+[.!?。！？；]?")
 _UNIT = re.compile(r"[\u4e00-\u9fff]{1,2}|\w+|[^\w]+")
 
-# What the parts of forgetting are called here, and the functions that do them.
+# What the parts of forgetting are called here, and the functions that do them; the last four overlap with the ledger.
 _PARTS: dict[str, tuple[Any, str]] = {
     "commit": (forgetting, "_erase"),
-    "truncate the WAL": (forgetting, "_truncate_wal"),
+    "truncate the WAL and look at the pages": (proof, "settle_and_find_remains"),
     "ledger": (ledger, "append_missing"),
-    "look through the files": (forgetting, "_prove"),
+    "choose what to look for": (proof, "needles_of"),
+    "overwrite": (proof, "overwrite"),
+    "look through the files": (proof, "scan"),
     "note that it is done": (forgetting, "_finish"),
 }
 

@@ -21,7 +21,7 @@ CHINESE = "昨天我把紫水晶藏在老橡树下面了"
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of looking: one search for each part, and all parts at once."""
     if request.param == "many":
-        monkeypatch.setattr(byte_scan, "MAX_ANYWHERE", 0)
+        monkeypatch.setattr(byte_scan, "MAX_COMPARED", 0)
     return str(request.param)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pikobot.errors import InvalidParams, NotFound, PikobotError
 from pikobot.memory import forget as forgetting
-from pikobot.memory import ledger
+from pikobot.memory import ledger, proof
 from pikobot.memory.byte_scan import Find, ScanReport
 from pikobot.memory.forget import Finished, finish_interrupted, forget
 from pikobot.memory.forget_preview import PreviewItem, preview
@@ -304,14 +304,24 @@ class Killed(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("step", ["_truncate_wal", "append_missing", "_prove", "_finish"])
+@pytest.mark.parametrize(
+    ("module", "step"),
+    [
+        (proof, "settle_and_find_remains"),
+        (ledger, "append_missing"),
+        (proof, "overwrite"),
+        (proof, "scan"),
+        (forgetting, "prove"),
+        (forgetting, "_finish"),
+    ],
+)
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 def test_a_crash_at_any_step_is_finished_at_the_next_open(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, step: str, is_done: bool
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, step: str, is_done: bool
 ) -> None:
     killed = tmp_path / "killed"
-    module: Any = ledger if step == "append_missing" else forgetting
     real = getattr(module, step)
+    monkeypatch.setattr(proof, "MAX_SEARCHED_BYTES", 0)
 
     def dying(*args: Any) -> None:
         if is_done:
@@ -392,7 +402,7 @@ def test_an_old_database_that_was_copied_back_holds_nothing_after_the_open(
     assert marks_in(everything(tmp_path)) == []
 
 
-def test_a_copy_that_sqlite_left_in_the_database_makes_it_be_rewritten(tmp_path: Path, path: Path) -> None:
+def test_a_copy_that_sqlite_left_outside_of_rows_is_overwritten(tmp_path: Path, path: Path) -> None:
     with opened(tmp_path) as db:
         [name] = say(db, f"the code is {ENGLISH}")
         say(db, "good morning")
@@ -403,9 +413,44 @@ def test_a_copy_that_sqlite_left_in_the_database_makes_it_be_rewritten(tmp_path:
         file.write(b"Zanzibarite")
     with opened(tmp_path) as db:
         receipt = receipt_of(forget(db, path, [name]))
-        assert (receipt.is_rewritten, receipt.is_clean) == (True, True)
+        assert (receipt.is_rewritten, receipt.is_clean) == (False, True)
         assert b"anzibarite" not in on_disk(db).lower()
         assert read(db, "SELECT text FROM sources") == [("good morning",)]
+        assert read(db, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_where_overwriting_does_not_help_the_database_is_rewritten(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as db:
+        [name] = say(db, f"the code is {ENGLISH}")
+        db.perform(Database.truncate_wal)
+    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
+        unused = file.read(16_384).index(bytes(100)) + 50
+        file.seek(unused)
+        file.write(b"Zanzibarite")
+    monkeypatch.setattr(proof, "overwrite", lambda db, pages: frozenset())
+    with opened(tmp_path) as db:
+        receipt = receipt_of(forget(db, path, [name]))
+        assert (receipt.is_rewritten, receipt.is_clean) == (True, True)
+        assert b"anzibarite" not in on_disk(db).lower()
+
+
+def test_much_that_stands_outside_of_rows_is_overwritten_without_being_searched(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as db:
+        [name] = say(db, f"the code is {ENGLISH}")
+        db.perform(Database.truncate_wal)
+    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
+        unused = file.read(16_384).index(bytes(100)) + 50
+        file.seek(unused)
+        file.write(b"something else")
+    monkeypatch.setattr(proof, "MAX_SEARCHED_BYTES", 5)
+    with opened(tmp_path) as db:
+        receipt = receipt_of(forget(db, path, [name]))
+        assert (receipt.is_rewritten, receipt.is_clean) == (False, True)
+        assert b"something else" not in on_disk(db)
 
 
 def test_a_database_that_cannot_be_rewritten_is_told_and_tried_again(
@@ -423,7 +468,8 @@ def test_a_database_that_cannot_be_rewritten_is_told_and_tried_again(
         file.write(b"Zanzibarite")
     with opened(tmp_path) as db:
         with monkeypatch.context() as patch:
-            patch.setattr(forgetting, "rewrite", full)
+            patch.setattr(proof, "overwrite", lambda db, pages: frozenset())
+            patch.setattr(proof, "rewrite", full)
             receipt = receipt_of(forget(db, path, [name]))
             assert (receipt.is_rewritten, receipt.scan.finds) == (False, (Find("pikobot.sqlite3", 1),))
             assert finish_interrupted(db, path) == Finished(Reconciled(), True, "the disk is full")

@@ -1,0 +1,92 @@
+"""The proof of an erasure: nothing of it is left in any file of the instance, or it is removed now.
+
+    the erasing commit ─▶ WAL emptied, meanwhile the database looked at outside of rows
+                       ─▶ erasures.jsonl appended and fsynced, meanwhile all other files read
+                       ─▶ overwritten where the database holds some of it, rewritten if that did not help
+
+What SQLite leaves outside of rows is searched as long as that is little; more of it is overwritten unsearched. What
+had to be looked for is lost with the process, so after a crash all of it is overwritten (`remove_traces`). The write
+lock is held while pages are overwritten, not while anything is read; rewriting holds it for the time of a copy.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pikobot.errors import PikobotError
+from pikobot.memory import ledger
+from pikobot.memory.byte_scan import Erased, Needles, ScanReport, found_in, needles_of, scan
+from pikobot.store.connection import Database
+from pikobot.store.pages import overwrite
+from pikobot.store.remnants import Remains, rewrite, settle_and_find_remains
+
+MAX_SEARCHED_BYTES = 64 << 10
+KEPT_WAL = "a reader keeps the WAL"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """``is_wal_empty``: nobody kept it; ``is_rewritten``: the database had to be written anew."""
+
+    is_wal_empty: bool
+    is_rewritten: bool
+    report: ScanReport
+    is_left_in_database: bool
+
+
+def prove(db: Database, ledger_path: Path, erased: Erased) -> Proof:
+    """Make what a commit has erased go from the files, and look for it in all of them.
+
+    Not on the writer thread, not from the event loop. Raises what the ledger raises, and what reading the database
+    raises.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        remains = settle_and_find_remains(db)
+        appended = beside.submit(db.perform, ledger.append_missing, ledger_path)
+        with db.read() as conn:
+            needles = needles_of(conn, erased)
+        remains = _without(needles, db, remains)
+        report = scan(ledger_path.parent, db, needles, remains)
+        appended.result()
+    if not remains.is_settled or not _is_left(db, report):
+        return Proof(remains.is_settled, False, report, _is_left(db, report))
+    problem = db.perform(_rewrite)
+    report = scan(ledger_path.parent, db, needles)
+    return Proof(True, problem is None, report, _is_left(db, report))
+
+
+def remove_traces(db: Database) -> str | None:
+    """Overwrite everything that stands outside of rows; returns why that could not be done."""
+    remains = settle_and_find_remains(db)
+    if remains.is_settled and remains.left:
+        db.perform(overwrite, remains.left)
+        remains = settle_and_find_remains(db)
+    if not remains.is_settled:
+        return KEPT_WAL
+    return db.perform(_rewrite) if remains.left or not remains.is_complete else None
+
+
+def _without(needles: Needles, db: Database, remains: Remains) -> Remains:
+    """What is left outside of rows where the needles may still be: nothing, unless it could not be overwritten."""
+    if not remains.is_settled:
+        return remains
+    data = b"\0".join(remains.left.values())
+    is_clean = remains.is_complete and not found_in(data, needles)
+    if is_clean and len(data) <= MAX_SEARCHED_BYTES:
+        return replace(remains, left={})
+    db.perform(overwrite, remains.left)
+    return replace(remains, left={}) if is_clean else settle_and_find_remains(db)
+
+
+def _is_left(db: Database, report: ScanReport) -> bool:
+    names = {db.path.name, f"{db.path.name}-wal"}
+    return any(find.file in names for find in report.finds)
+
+
+def _rewrite(db: Database) -> str | None:
+    """Rewrite the database; returns why it could not."""
+    try:
+        rewrite(db)
+    except PikobotError as error:
+        return str(error)
+    return None if db.truncate_wal() else KEPT_WAL
