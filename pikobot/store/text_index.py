@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import apsw
 
-from pikobot.store.connection import Connection
+from pikobot.store.connection import MAX_INTEGER, Connection
 from pikobot.store.query_terms import NamedSpeakers, question_terms, widened
 from pikobot.store.ranking import POOL, Match, Neighbours, replies, rerank
 from pikobot.store.segmentation import SEGMENTER_ID, quoted, segment
@@ -33,6 +33,10 @@ MAX_TERMS_COUNTED = 256
 # The best matches are taken first and their eligibility is looked at then, for a join costs 2 µs a row. So
 # many more than wanted are taken, because some may not be eligible.
 SPARE_MATCHES = 100
+# In a large index so many ids, evenly spread, tell which share of all sources is eligible.
+SAMPLED_IDS = 64
+# Below that share the index is read between the first and the last id of what is eligible, and not elsewhere.
+RARE = 1 / 32
 
 IS_DATED = "(s.origin <> 'imported' OR s.said_at_ms <> s.created_at_ms)"
 """Whether it is known when a source ``s`` was said: an import without a time has the moment of its storing."""
@@ -151,6 +155,8 @@ def search_text(
         "to_ms": to_ms,
         "now_ms": now_ms,
         "excluded": _json(exclude_ids),
+        "first_id": 0,
+        "last_id": MAX_INTEGER,
     }
     terms = question_terms(query)
     wanted = len(seen_ids) + limit
@@ -199,21 +205,57 @@ def rank_similar(
 
 def _matches(conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted: int) -> list[Match]:
     """Common terms are left out only while the others find enough: what is eligible is found by any term."""
-    telling = _affordable(conn, terms)
-    found = _best_matches(conn, telling, eligible, max(wanted, POOL))
+    rows = _count(conn, "SELECT coalesce(max(id), 0) FROM sources")
+    share = 1.0 if rows <= SMALL_INDEX_ROWS else _eligible_share(conn, eligible, rows)
+    if share < RARE:
+        eligible = {**eligible, **_eligible_range(conn, eligible, rows)}
+    telling = terms
+    if rows > SMALL_INDEX_ROWS or len(terms) > MAX_TERMS:
+        telling = _affordable(conn, terms, eligible)
+    found = _best_matches(conn, telling, eligible, max(wanted, POOL), share)
     if len(found) < wanted and len(telling) < len(terms):
-        found = _best_matches(conn, terms[:MAX_TERMS_COUNTED], eligible, max(wanted, POOL))
+        found = _best_matches(conn, terms[:MAX_TERMS_COUNTED], eligible, max(wanted, POOL), share)
     return found
 
 
-def _affordable(conn: Connection, terms: Sequence[str]) -> Sequence[str]:
+def _eligible_share(conn: Connection, eligible: _Bindings, rows: int) -> float:
+    """Roughly which share of all sources is eligible."""
+    if all(eligible[name] is None for name in ("scopes", "roles", "from_ms", "to_ms")):
+        return 1.0
+    sample = range(1, rows + 1, -(-rows // SAMPLED_IDS))
+    found = _without_scores(conn, sample, eligible)
+    return len(found) / len(sample)
+
+
+def _eligible_range(conn: Connection, eligible: _Bindings, rows: int) -> _Bindings:
+    """Between which ids everything lies that is eligible by scope and time; everywhere if that is too much to tell."""
+    most = int(rows * 2 * RARE)
+    row = conn.execute(
+        """
+        SELECT count(*), min(id), max(id) FROM (
+            SELECT id FROM sources
+            WHERE scope_id IN (
+                SELECT id FROM scopes WHERE :scopes IS NULL OR id IN (SELECT value FROM json_each(:scopes))
+            )
+            AND said_at_ms >= coalesce(:from_ms, -:largest) AND said_at_ms < coalesce(:to_ms, :largest)
+            LIMIT :most
+        )
+        """,
+        {**eligible, "largest": MAX_INTEGER, "most": most},
+    ).fetchone()
+    if row is None or int(row[0]) == most:
+        return {}
+    return {"first_id": row[1] or 0, "last_id": row[2] or 0}
+
+
+def _affordable(conn: Connection, terms: Sequence[str], eligible: _Bindings) -> Sequence[str]:
     """Return the rarest terms that together touch at most `MAX_POSTINGS` rows, and at least one."""
-    rows = _count(conn, "SELECT coalesce(max(id), 0) FROM sources")
-    if rows <= SMALL_INDEX_ROWS and len(terms) <= MAX_TERMS:
-        return terms
     budget = MAX_POSTINGS
     kept: list[str] = []
-    counted = [(_count_matches(conn, quoted(term), MAX_POSTINGS), term) for term in terms[:MAX_TERMS_COUNTED]]
+    counted = [
+        (_count_matches(conn, quoted(term), eligible, MAX_POSTINGS), term)
+        for term in terms[:MAX_TERMS_COUNTED]
+    ]
     for count, term in sorted(counted, key=lambda item: item[0]):
         budget -= count
         if kept and (budget < 0 or len(kept) == MAX_TERMS):
@@ -223,31 +265,35 @@ def _affordable(conn: Connection, terms: Sequence[str]) -> Sequence[str]:
     return kept or terms[:1]
 
 
-def _best_matches(conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted: int) -> list[Match]:
+def _best_matches(
+    conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted: int, share: float
+) -> list[Match]:
     expression = " OR ".join(map(quoted, terms))
     first = wanted + SPARE_MATCHES
     bindings: _Bindings = {**eligible, "expression": expression, "first": first, "wanted": wanted}
-    found = _matches_of(
-        conn,
-        f"""
-        SELECT {_RANKING_COLUMNS}, f.cost
-        FROM (
-            SELECT rowid AS id, bm25(sources_text) AS cost FROM sources_text WHERE sources_text MATCH
-            :expression ORDER BY cost, rowid DESC LIMIT :first
-        ) AS f CROSS JOIN sources AS s ON s.id = f.id
-        WHERE {_ELIGIBLE}
-        ORDER BY f.cost, s.said_at_ms DESC, s.id DESC LIMIT :wanted
-        """,
-        bindings,
-    )
-    if len(found) == wanted or _count_matches(conn, expression, first) < first:
-        return found
+    if share * first >= wanted:
+        found = _matches_of(
+            conn,
+            f"""
+            SELECT {_RANKING_COLUMNS}, f.cost
+            FROM (
+                SELECT rowid AS id, bm25(sources_text) AS cost FROM sources_text
+                WHERE sources_text MATCH :expression AND rowid BETWEEN :first_id AND :last_id
+                ORDER BY cost, rowid DESC LIMIT :first
+            ) AS f CROSS JOIN sources AS s ON s.id = f.id
+            WHERE {_ELIGIBLE}
+            ORDER BY f.cost, s.said_at_ms DESC, s.id DESC LIMIT :wanted
+            """,
+            bindings,
+        )
+        if len(found) == wanted or _count_matches(conn, expression, eligible, first) < first:
+            return found
     return _matches_of(
         conn,
         f"""
         SELECT {_RANKING_COLUMNS}, bm25(sources_text) AS cost
         FROM sources_text CROSS JOIN sources AS s ON s.id = sources_text.rowid
-        WHERE sources_text MATCH :expression AND {_ELIGIBLE}
+        WHERE sources_text MATCH :expression AND sources_text.rowid BETWEEN :first_id AND :last_id AND {_ELIGIBLE}
         ORDER BY cost, s.said_at_ms DESC, s.id DESC LIMIT :wanted
         """,
         bindings,
@@ -310,11 +356,16 @@ def _after(ranked: Sequence[TextHit], rest: Sequence[Match]) -> list[TextHit]:
     ]
 
 
-def _count_matches(conn: Connection, expression: str, most: int) -> int:
-    """How many rows match, counted up to a limit."""
+def _count_matches(conn: Connection, expression: str, eligible: _Bindings, most: int) -> int:
+    """How many rows match between the ids where something is eligible, counted up to a limit."""
     row = conn.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM sources_text WHERE sources_text MATCH ? LIMIT ?)",
-        (expression, most),
+        """
+        SELECT count(*) FROM (
+            SELECT 1 FROM sources_text
+            WHERE sources_text MATCH :expression AND rowid BETWEEN :first_id AND :last_id LIMIT :most
+        )
+        """,
+        {**eligible, "expression": expression, "most": most},
     ).fetchone()
     return int(row[0]) if row else 0
 

@@ -1,0 +1,74 @@
+"""In a large index the way depends on what is eligible; what is found does not."""
+
+import random
+from typing import Any
+
+import pytest
+
+from pikobot.store import text_index
+from pikobot.store.connection import Connection, Database
+from pikobot.store.scopes import Scope
+from pikobot.store.sources import insert_source
+from pikobot.store.text_index import search_text
+from tests.clock import MINUTE_MS, NOW_MS
+from tests.store.rows import GROUP, new_source, plan, read, rows, scope, thread, write
+
+RARE = Scope("shared", "main", "bot", "-300", "1")
+COUNT = 1_200
+WORDS = "tea dog river 茶叶 服务端 lamp".split()
+
+
+@pytest.fixture(autouse=True)
+def _filled(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two scopes take turns; a rare one has ten sources in a row and one far away."""
+    monkeypatch.setattr(text_index, "SPARE_MATCHES", 10)
+    threads = [thread(db, "a"), thread(db, "b", GROUP), thread(db, "c", RARE)]
+    generator = random.Random(1)
+
+    def insert(tx: Connection) -> None:
+        for at in range(COUNT):
+            where = threads[2] if 700 <= at < 710 or at == 1_000 else threads[at % 5 == 0]
+            text = " ".join(generator.sample(WORDS, 3))
+            insert_source(tx, new_source(where, text, said_at_ms=NOW_MS + at * MINUTE_MS), db.clock)
+
+    write(db, insert)
+
+
+FOUND: dict[str, dict[str, Any]] = {
+    "all": {},
+    "one of two that take turns": {"of": GROUP},
+    "a rare scope": {"of": RARE},
+    "a rare scope and time": {"of": RARE, "from_ms": NOW_MS + 705 * MINUTE_MS},
+    "a short time": {"from_ms": NOW_MS + 50 * MINUTE_MS, "to_ms": NOW_MS + 60 * MINUTE_MS},
+    "a long time": {"to_ms": NOW_MS + 900 * MINUTE_MS},
+}
+NOTHING_FOUND: dict[str, dict[str, Any]] = {
+    "a time without a source": {"from_ms": NOW_MS - 2 * MINUTE_MS, "to_ms": NOW_MS - MINUTE_MS},
+    "a scope without a source": {"of": Scope("shared", "main", "bot", "-400", "1")},
+    "a role": {"roles": ["assistant"]},
+}
+
+
+@pytest.mark.parametrize("filters", [*FOUND.values(), *NOTHING_FOUND.values()], ids=[*FOUND, *NOTHING_FOUND])
+@pytest.mark.parametrize("query", ["tea", "dog and river", "茶叶 lamp"])
+def test_a_large_index_finds_what_a_small_one_finds(
+    db: Database, monkeypatch: pytest.MonkeyPatch, filters: dict[str, Any], query: str
+) -> None:
+    options = {name: value for name, value in filters.items() if name != "of"}
+    options["scope_ids"] = [scope(db, filters["of"])] if "of" in filters else None
+    found = []
+    for small in (COUNT, 0):
+        monkeypatch.setattr(text_index, "SMALL_INDEX_ROWS", small)
+        found.append(read(db, search_text, query=query, now_ms=NOW_MS, limit=30, **options))
+    assert found[0] == found[1]
+    assert bool(found[0]) == (filters in FOUND.values())
+
+
+def test_the_bounds_of_what_is_rare_are_read_from_an_index(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_index, "SMALL_INDEX_ROWS", 0)
+    scope_id = scope(db, RARE)
+    steps = plan(db, search_text, query="tea", now_ms=NOW_MS, limit=5, scope_ids=[scope_id])
+    assert any("SEARCH sources USING COVERING INDEX sources_by_scope_time" in step for step in steps)
+    assert rows(db, "SELECT count(*) FROM sources WHERE scope_id = ?", scope_id) == [(11,)]
