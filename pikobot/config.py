@@ -188,7 +188,8 @@ class ChatConfig(Section):
         """The sentence for a call that the budget refuses because its price is not known."""
         return (
             f"the price of {self.model} at {self.base_url} is not known, so the budget cannot be kept: set "
-            "chat.price_input and chat.price_output (dollars per million tokens; 0 if it is free)"
+            "it with `pikobot init --set chat.price_input=… --set chat.price_output=…` (dollars per million tokens; "
+            "0 if it is free)"
         )
 
 
@@ -269,7 +270,7 @@ class EmbeddingConfig(Section):
         """The sentence for a call that the budget refuses because its price is not known."""
         return (
             f"the price of {self.model} at {self.base_url} is not known, so the budget cannot be kept: set "
-            "embedding.price_input (dollars per million tokens; 0 if it is free)"
+            "it with `pikobot init --set embedding.price_input=…` (dollars per million tokens; 0 if it is free)"
         )
 
 
@@ -371,9 +372,7 @@ def load_config(path: Path) -> Config:
     try:
         text = read_text(path)
     except FileNotFoundError:
-        raise ConfigError(
-            f"{path} is missing; `pikobot init --instance DIR` writes a new one with the defaults"
-        ) from None
+        raise ConfigError(f"{path} is missing; `pikobot init` writes a new one with the defaults") from None
     return parse_config(text, path)
 
 

@@ -6,6 +6,7 @@ the instance at the same time is the business of pikobot.serving.
 """
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from pikobot.files import (
 INSTANCE_VARIABLE = "PIKOBOT_INSTANCE"
 
 _OWN_NAMES = {"run", "skills", "credentials.toml", "config.toml", *replacing.NAMES}
+_COMMAND = re.compile(r"`(pikobot (?:(?!--instance)[^`])*)`")
 _HARMLESS_NAMES = {"lost+found", ".DS_Store"}
 
 
@@ -71,6 +73,14 @@ class Instance:
     def option(self) -> str:
         """The option that names this instance on a command line, quoted for a shell."""
         return f"--instance {shlex.quote(str(self.root))}"
+
+    def completed(self, message: str) -> str:
+        """A message whose commands name this instance, so that they can be pasted into a shell.
+
+        Whoever makes a message seldom knows the instance, and writes `pikobot COMMAND` in backquotes; whoever shows
+        it completes it.
+        """
+        return _COMMAND.sub(lambda found: f"`{found[1]} {self.option}`", message)
 
     def refuse_lost(self) -> None:
         """Raises DamagedData if there was a database and it is gone."""

@@ -185,6 +185,7 @@ def terminal_services(service: Service) -> TerminalServices:
         interrupted=interrupted,
         why=lambda thread_id: db.read_async(_explain, thread_id, db.clock.now_ms()),
         forget=_Forgetting(db, service.instance.ledger_path),
+        completed=service.instance.completed,
     )
 
 

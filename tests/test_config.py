@@ -225,7 +225,7 @@ CUSTOM = "provider = 'custom'\nbase_url = 'https://h/v1'\nmodel = 'deepseek-v4-f
 def test_prices_are_as_set_else_listed_else_unknown(chat: str, prices: TokenPrices | None) -> None:
     config = parse_config(f"[chat]\n{chat}", "c")
     assert config.chat.prices() == prices
-    assert "chat.price_input and chat.price_output" in config.chat.price_remedy()
+    assert "`pikobot init --set chat.price_input=… --set chat.price_output=…`" in config.chat.price_remedy()
 
 
 def test_a_missing_file_names_the_command_that_writes_it(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise UsageError(f"{path}: no such backup") from None
     except IsADirectoryError:
-        raise UsageError(f"{path} is a directory; name the file that `pikobot backup` wrote") from None
+        raise UsageError(f"{path} is a directory; name the file that the backup was written to") from None
     except OSError as error:
         raise os_failure("read", path, error) from error
 

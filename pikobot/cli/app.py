@@ -84,13 +84,15 @@ def init(
 
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
     _exit(
-        lambda: run_init(
-            _root(context, instance),
+        context,
+        instance,
+        lambda root: run_init(
+            root,
             settings or (),
             telegram=telegram,
             offline=offline,
             interactive=is_interactive,
-        )
+        ),
     )
 
 
@@ -119,7 +121,7 @@ def run(
     from pikobot.cli.run import run as run_run
 
     options = RunOptions(thread=thread, message=message, is_ephemeral=ephemeral, is_headless=headless)
-    _exit(lambda: run_run(_root(context, instance), options))
+    _exit(context, instance, lambda root: run_run(root, options))
 
 
 @app.command()
@@ -131,7 +133,7 @@ def work(
     """Work in the background without a chat."""
     from pikobot.cli.run import work as run_work
 
-    _exit(lambda: run_work(_root(context, instance), until_idle=drain))
+    _exit(context, instance, lambda root: run_work(root, until_idle=drain))
 
 
 @app.command()
@@ -149,7 +151,7 @@ def rpc(
     """Call one of the operator's methods; prints one JSON document."""
     from pikobot.cli.rpc import rpc as run_rpc
 
-    _exit(lambda: run_rpc(_root(context, instance), method, params, batch=batch, timing=timing))
+    _exit(context, instance, lambda root: run_rpc(root, method, params, batch=batch, timing=timing))
 
 
 @app.command("import")
@@ -162,7 +164,7 @@ def import_(
     """Load conversations from a file; loading it again adds nothing twice."""
     from pikobot.cli.import_ import import_ as run_import
 
-    _exit(lambda: run_import(format_name, file, _root(context, instance)))
+    _exit(context, instance, lambda root: run_import(format_name, file, root))
 
 
 @app.command()
@@ -170,7 +172,7 @@ def reindex(context: typer.Context, instance: InstanceOption = None) -> None:
     """Make the search index again from the stored sources."""
     from pikobot.cli.maintenance import reindex as run_reindex
 
-    _exit(lambda: run_reindex(_root(context, instance)))
+    _exit(context, instance, lambda root: run_reindex(root))
 
 
 @app.command()
@@ -195,7 +197,7 @@ def backup(
         asks_passphrase=passphrase,
         overwrite=force,
     )
-    _exit(lambda: run_backup(_root(context, instance), destination, options))
+    _exit(context, instance, lambda root: run_backup(root, destination, options))
 
 
 @app.command()
@@ -215,12 +217,14 @@ def restore(
     from pikobot.cli.backup import restore as run_restore
 
     _exit(
-        lambda: run_restore(
-            _root(context, instance),
+        context,
+        instance,
+        lambda root: run_restore(
+            root,
             source,
             ledgers=ledgers or (),
             keys=keys_of(identities or (), passphrase_file),
-        )
+        ),
     )
 
 
@@ -238,12 +242,14 @@ def verify(
     from pikobot.cli.maintenance import verify as run_verify
 
     _exit(
-        lambda: run_verify(
-            _root(context, instance),
+        context,
+        instance,
+        lambda root: run_verify(
+            root,
             source,
             keys=keys_of(identities or (), passphrase_file),
             as_json=json_,
-        )
+        ),
     )
 
 
@@ -256,7 +262,7 @@ def doctor(
     """Say what works, what is degraded, and the command that fixes it."""
     from pikobot.cli.doctor import doctor as run_doctor
 
-    _exit(lambda: run_doctor(_root(context, instance), as_json=json_))
+    _exit(context, instance, lambda root: run_doctor(root, as_json=json_))
 
 
 def _root(context: typer.Context, given: str | None) -> Path:
@@ -267,15 +273,19 @@ def _root(context: typer.Context, given: str | None) -> Path:
     return instance_root(given if given is not None else before)
 
 
-def _exit(command: Callable[[], int]) -> None:
-    """Carry a command out and leave with its code; failures become one line and theirs."""
+def _exit(context: typer.Context, given: str | None, command: Callable[[Path], int]) -> None:
+    """Carry a command out on its instance and leave with its code; failures become one line and theirs."""
+    from pikobot.instance import Instance
+
+    root = None
     try:
-        code = int(command())
+        root = _root(context, given)
+        code = int(command(root))
         if (failure := streams.take_failure()) is not None:
             _say(str(failure))
             code = code or failure.exit_code
     except PikobotError as error:
-        _say(str(error))
+        _say(str(error) if root is None else Instance(root).completed(str(error)))
         code = error.exit_code
     except BrokenPipeError:  # nobody reads any more what would have been said
         code = ExitCode.DONE

@@ -3,9 +3,10 @@
 Every check is made, whatever the others found. Nothing is changed and no provider is contacted.
 """
 
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -35,6 +36,8 @@ class Finding:
 def doctor(root: Path, *, as_json: bool) -> ExitCode:
     """Print the findings; 0 unless something failed, 6 when data is damaged."""
     findings, code = examine(root)
+    completed = Instance(root).completed
+    findings = [replace(finding, detail=completed(finding.detail)) for finding in findings]
     if as_json:
         document = {"findings": [asdict(finding) for finding in findings], "ok": code == ExitCode.DONE}
         emit_json(document)
@@ -45,7 +48,7 @@ def doctor(root: Path, *, as_json: bool) -> ExitCode:
 
 def examine(root: Path) -> tuple[list[Finding], ExitCode]:
     """All findings about an instance, and the exit code that they come to."""
-    checks = _Checks()
+    checks = _Checks(root)
     instance = checks.attempt(
         "instance", lambda: open_instance(root, is_examined=True), lambda found: str(found.root)
     )
@@ -71,7 +74,9 @@ def examine(root: Path) -> tuple[list[Finding], ExitCode]:
 class _Checks:
     """Collects findings; a check that raises becomes a failed one."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        copied = f"cp -a {shlex.quote(str(root))} {shlex.quote(f'{root}.copy')}"
+        self._repair = f"copy the instance directory (`{copied}`), then follow RECOVERY.md"
         self.findings: list[Finding] = []
         self.code = ExitCode.DONE
 
@@ -79,11 +84,7 @@ class _Checks:
         try:
             found = check()
         except PikobotError as error:
-            fix = (
-                "copy the instance directory, then follow RECOVERY.md"
-                if isinstance(error, DamagedData)
-                else None
-            )
+            fix = self._repair if isinstance(error, DamagedData) else None
             self.findings.append(Finding(name, "failed", str(error), fix))
             self.code = max(
                 self.code, ExitCode.DAMAGED if isinstance(error, DamagedData) else ExitCode.FAILED
@@ -119,7 +120,7 @@ def _chat(instance: Instance, config: Config, credentials: Credentials) -> Itera
             "chat model",
             "failed",
             chat.price_remedy(),
-            f"pikobot init {instance.option} --set chat.price_input=…",
+            f"pikobot init {instance.option} --set chat.price_input=… --set chat.price_output=…",
         )
     else:
         yield Finding("chat model", "ok", f"{chat.model} at {chat.base_url}")
@@ -161,8 +162,8 @@ def _embeddings(instance: Instance, config: Config, embedding: dict[str, Any]) -
         yield Finding(
             "embedding batches",
             "degraded",
-            f"{failed} texts failed, {unknown} may have been charged without an answer",
-            f"pikobot rpc memory.retry '{{\"all\":true}}' {instance.option} (can charge)",
+            f"{failed} texts failed, {unknown} may have been charged without an answer; a retry can charge again",
+            f"pikobot rpc memory.retry '{{\"all\":true}}' {instance.option}",
         )
 
 

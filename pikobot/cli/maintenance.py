@@ -1,7 +1,7 @@
 """`pikobot verify` and `pikobot reindex`: is everything sound, and make the indexes again."""
 
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from pikobot.backup.encryption import Keys
@@ -10,7 +10,7 @@ from pikobot.cli.inputs import named_path
 from pikobot.cli.progress import progress_in_bytes
 from pikobot.clock import SystemClock
 from pikobot.errors import ExitCode
-from pikobot.instance import open_instance
+from pikobot.instance import Instance, open_instance
 from pikobot.memory.opening import open_memory
 from pikobot.memory.reindexing import reindex as reindex_memory
 from pikobot.serving import acquire_serving_lock
@@ -29,6 +29,8 @@ def verify(
     else:
         with progress_in_bytes() as progress:
             findings = verify_backup(named_path(backup), keys or Keys(), progress)
+    instance = Instance(root)
+    findings = [replace(finding, detail=instance.completed(finding.detail)) for finding in findings]
     code = exit_code(findings)
     if as_json:
         document = {"findings": [asdict(finding) for finding in findings], "ok": code == ExitCode.DONE}

@@ -18,7 +18,7 @@ from pikobot.channels.operator.protocol import MAX_REQUEST_BYTES, Json, encode, 
 from pikobot.cli.inputs import STDIN, opened
 from pikobot.clock import SystemClock
 from pikobot.errors import ExitCode, MalformedRequest, PikobotError, UsageError
-from pikobot.instance import open_instance
+from pikobot.instance import Instance, open_instance
 from pikobot.streams import emit_utf8, take_failure
 from pikobot.text import parse_json
 
@@ -48,7 +48,7 @@ def rpc(
             _print(_call(operator, str(method), arguments, timing=timing))
         _raise_lost()
     except PikobotError as error:
-        sys.stderr.write(json.dumps({"error": error_object(error)}, ensure_ascii=False) + "\n")
+        sys.stderr.write(json.dumps(_error(root, error), ensure_ascii=False) + "\n")
         return error.exit_code
     return ExitCode.DONE
 
@@ -70,7 +70,7 @@ def _batch(root: Path, file: str, *, timing: bool) -> ExitCode:
                 _print(_answer_line(operator, line, timing=timing))
             except PikobotError as error:
                 has_failed = True
-                _print({"error": error_object(error)})
+                _print(_error(root, error))
     return ExitCode.FAILED if has_failed else ExitCode.DONE
 
 
@@ -102,6 +102,10 @@ def _call(operator: Operator, method: str, params: object, *, timing: bool) -> J
     result = operator.call(method, params)
     elapsed_ms = round((time.perf_counter_ns() - start_ns) / 1e6, 3)
     return result | {"elapsedMs": elapsed_ms} if timing else result
+
+
+def _error(root: Path, error: PikobotError) -> Json:
+    return {"error": error_object(error) | {"message": Instance(root).completed(str(error))}}
 
 
 def _raise_lost() -> None:

@@ -181,15 +181,15 @@ def check_fact_index(conn: Connection) -> list[str]:
     try:
         conn.execute("INSERT INTO facts_text (facts_text) VALUES ('integrity-check')")
     except apsw.CorruptError:
-        findings.append("the text index of facts is damaged; run pikobot reindex")
+        findings.append("the text index of facts is damaged; run `pikobot reindex`")
     for sql, finding in (
         (
             "SELECT count(*) FROM facts WHERE id NOT IN (SELECT id FROM facts_text_docsize)",
-            "{} facts are missing in the text index; run pikobot reindex",
+            "{} facts are missing in the text index; run `pikobot reindex`",
         ),
         (
             "SELECT count(*) FROM facts_text_docsize WHERE id NOT IN (SELECT id FROM facts)",
-            "{} rows of the text index have no fact; run pikobot reindex",
+            "{} rows of the text index have no fact; run `pikobot reindex`",
         ),
         (
             "SELECT count(*) FROM facts WHERE id NOT IN (SELECT fact_id FROM fact_evidence)",

@@ -112,19 +112,19 @@ def check_text_index(conn: Connection) -> list[str]:
     try:
         conn.execute("INSERT INTO sources_text (sources_text) VALUES ('integrity-check')")
     except apsw.CorruptError:
-        findings.append("the text index is damaged; run pikobot reindex")
+        findings.append("the text index is damaged; run `pikobot reindex`")
     if not is_index_current(conn):
-        findings.append("the text index was made by another segmenter; run pikobot reindex")
+        findings.append("the text index was made by another segmenter; run `pikobot reindex`")
     missing = _count(
         conn, "SELECT count(*) FROM sources WHERE id NOT IN (SELECT id FROM sources_text_docsize)"
     )
     if missing:
-        findings.append(f"{missing} sources are missing in the text index; run pikobot reindex")
+        findings.append(f"{missing} sources are missing in the text index; run `pikobot reindex`")
     orphans = _count(
         conn, "SELECT count(*) FROM sources_text_docsize WHERE id NOT IN (SELECT id FROM sources)"
     )
     if orphans:
-        findings.append(f"{orphans} rows of the text index have no source; run pikobot reindex")
+        findings.append(f"{orphans} rows of the text index have no source; run `pikobot reindex`")
     return findings
 
 

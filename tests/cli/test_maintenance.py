@@ -62,7 +62,11 @@ def test_damage_is_6_and_exposure_1_and_json_is_one_document(
     first, second = map(json.loads, capfd.readouterr().out.splitlines())
     assert (first["ok"], second["ok"]) == (False, False)
     assert [one for one in second["findings"] if one["state"] == "damaged"] == [
-        {"check": "database", "state": "damaged", "detail": "a text index is damaged: run `pikobot reindex`"}
+        {
+            "check": "database",
+            "state": "damaged",
+            "detail": f"a text index is damaged: run `pikobot reindex {instance.option}`",
+        }
     ]
 
 

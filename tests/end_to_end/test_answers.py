@@ -227,16 +227,17 @@ def test_a_budget_refuses_before_anything_is_sent(
     instance = make_instance(tmp_path / "i", openai_server, **settings)
     outcome = ask(instance, "hello", is_ephemeral=is_ephemeral)
     assert (outcome.code, outcome.out) == (5, "")
-    assert f"raise {key} with `pikobot init --set {key}=…`" in outcome.err
+    assert f"raise {key} with `pikobot init --set {key}=… {instance.option}`" in outcome.err
     assert (openai_server.requests(), attempt_states(instance)) == ([], [])
 
 
 def test_a_provider_with_unknown_prices_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIKOBOT_CHAT_API_KEY", KEY)
     settings = {"chat_base_url": "https://models.invalid/v1", "chat_model": "unknown"}
-    outcome = ask(make_instance(tmp_path / "i", None, chat_provider="custom", **settings), "hello")
+    instance = make_instance(tmp_path / "我的 i", None, chat_provider="custom", **settings)
+    outcome = ask(instance, "hello")
     assert outcome.code == 5
-    assert "set chat.price_input and chat.price_output" in outcome.err
+    assert f"--set chat.price_output=… {instance.option}`" in outcome.err
 
 
 def test_costs_are_counted_from_the_reported_usage(tmp_path: Path, openai_server: ScriptedOpenAI) -> None:

@@ -176,7 +176,7 @@ def _remedy(manifest: patching.Manifest) -> str:
 def _refuse_foreign_import() -> None:
     if _PACKAGE in sys.modules:
         raise Mem0Unavailable(
-            "mem0 was imported before pikobot could patch it; let pikobot run in a process of its own"
+            "mem0 was imported before pikobot could patch it; start pikobot in a process of its own"
         )
 
 

@@ -65,7 +65,7 @@ class _Chat:
         self._options = options
         self._streams = streams
         self._session = Session.begin(options)
-        self._notices = Notices(streams.stderr, options.environ)
+        self._notices = Notices(streams.stderr, options.environ, services.completed)
         self._editor = LineEditor(self._toolbar, options.environ, source=streams.source, sink=streams.sink)
         self._interrupts = Interrupts()
 

@@ -67,7 +67,7 @@ def load_mean(conn: Connection, mean_id: MeanId | None, dimension: int) -> Float
         return None
     row = conn.execute("SELECT mean FROM vector_means WHERE id = ?", (mean_id,)).fetchone()
     if row is None or len(row[0]) != 4 * dimension:
-        raise DamagedData(f"mean {mean_id} of the vectors is damaged; run pikobot reindex")
+        raise DamagedData(f"mean {mean_id} of the vectors is damaged; run `pikobot reindex`")
     return np.frombuffer(row[0], "<f4").astype(np.float64)
 
 

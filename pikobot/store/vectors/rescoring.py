@@ -21,7 +21,7 @@ from pikobot.store.vectors.records import Float32s, Int64s, VectorHit
 from pikobot.store.vectors.survivors import SLOT_BITS, Survivors
 
 BATCH_ROWS = 32
-DAMAGED = "the vector index does not match its vectors; run pikobot reindex"
+DAMAGED = "the vector index does not match its vectors; run `pikobot reindex`"
 
 
 class _Scored(NamedTuple):

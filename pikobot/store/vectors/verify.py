@@ -17,7 +17,7 @@ from pikobot.store.vectors.rebuild import Stored, stored_vectors
 from pikobot.store.vectors.records import Bools, Float64s
 
 UNIT_TOLERANCE = 1e-5
-REMEDY = "run pikobot reindex"
+REMEDY = "run `pikobot reindex`"
 
 
 def verify_vectors(conn: Connection) -> list[str]:

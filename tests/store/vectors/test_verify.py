@@ -78,6 +78,6 @@ def test_a_vector_without_its_source_or_in_another_scope_is_found(db: Database) 
     ]
     write(db, put_vectors, set_id, new)
     assert read(db, verify_vectors) == [
-        "1 vectors belong to a source that does not exist; run pikobot reindex",
-        "1 vectors have another scope than their source; run pikobot reindex",
+        "1 vectors belong to a source that does not exist; run `pikobot reindex`",
+        "1 vectors have another scope than their source; run `pikobot reindex`",
     ]
