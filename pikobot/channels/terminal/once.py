@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
 
-from pikobot.channels.terminal.answering import Outcome, follow, report
+from pikobot.channels.terminal.answering import follow, report
 from pikobot.channels.terminal.commands import Session, perform, unknown_command_hint
 from pikobot.channels.terminal.control_sequences import strip_control_sequences
 from pikobot.channels.terminal.interrupts import Interrupts
 from pikobot.channels.terminal.services import Answering, ChatOptions, TerminalServices
-from pikobot.channels.terminal.slash import Command, Message, UnknownCommand, parse, without_confirmation
+from pikobot.channels.terminal.slash import Command, Message, UnknownCommand, parse
 from pikobot.channels.terminal.views import (
     AnswerView,
     Notices,
@@ -20,7 +20,6 @@ from pikobot.channels.terminal.views import (
     is_rich_terminal,
     silence,
 )
-from pikobot.channels.terminal.wrapping import columns_of, wrapped
 from pikobot.errors import ExitCode, UsageError
 from pikobot.streams import make_forgiving
 
@@ -49,7 +48,7 @@ async def answer_once(
     (what there is of the answer has been printed), 0 when the reader of stdout has gone.
     Raises PikobotError for what failed before there was a run.
     """
-    session = Session.begin(options, await services.recently_said())
+    session = Session.begin(options)
     typed = parse(text)
     session.hear(typed, text)
     if not text.strip():
@@ -61,7 +60,7 @@ async def answer_once(
             case UnknownCommand() as unknown:
                 raise UsageError(unknown_command_hint(unknown, session.words))
             case Command() as command:
-                return await perform(command, session, services, _PrintedDialog(stdout, notices, options))
+                return await perform(command, session, services, _PrintedDialog(stdout, notices))
             case Message(message):
                 return await _answer(services, message, options, session, stdout, notices)
     except BrokenPipeError:
@@ -77,29 +76,20 @@ async def _answer(
     stdout: TextIO,
     notices: Notices,
 ) -> int:
-    text, is_confirmed = without_confirmation(text)
+    async def start() -> Answering:
+        if options.is_ephemeral:
+            return await services.runner.ask_ephemeral(text)
+        return await services.runner.ask(
+            text, thread_key=options.thread, is_standalone=options.thread is None
+        )
 
-    async def ask(message: str) -> Outcome:
-        async def start() -> Answering:
-            if options.is_ephemeral:
-                return await services.runner.ask_ephemeral(message)
-            return await services.runner.ask(
-                message, thread_key=options.thread, is_standalone=options.thread is None
-            )
-
-        return await follow(start, _open_view(stdout, notices, options), session.words, interrupts)
-
-    if await services.is_new_mode() and services.runner.mode == "recall":
+    if services.runner.mode == "recall":
         notices.say(session.words.recall_notice)
     if options.is_ephemeral:
         notices.say(session.words.ephemeral_notice)
     interrupts = Interrupts()
     with interrupts.installed():
-        outcome = await ask(text)
-        if is_confirmed and outcome.ended is not None and outcome.ended.proposes_erasure:
-            outcome = await ask(session.words.confirmation)
-    if outcome.ended is not None and outcome.ended.proposes_erasure:
-        notices.say(session.words.forget_proposed)
+        outcome = await follow(start, _open_view(stdout, notices, options), session.words, interrupts)
     return report(outcome, notices, session.words)
 
 
@@ -117,12 +107,10 @@ class _PrintedDialog:
 
     stdout: TextIO
     notices: Notices
-    options: ChatOptions
     is_interactive: bool = False
 
     def say(self, line: str) -> None:
-        columns = columns_of(self.stdout, self.options.environ)
-        self.stdout.write(wrapped(strip_control_sequences(line), columns) + "\n")
+        self.stdout.write(strip_control_sequences(line) + "\n")
         self.stdout.flush()
 
     def complain(self, line: str) -> None:
