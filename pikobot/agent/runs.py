@@ -314,16 +314,11 @@ def cancel_queued(db: Database, run_ids: Sequence[RunId]) -> int:
         return runs.cancel_queued(tx, run_ids, now_ms=db.clock.now_ms())
 
 
-def interruptions(conn: Connection, thread_public_id: str) -> list[str]:
-    """One sentence when the last run of a thread has an unknown outcome: it was cut off and not repeated."""
+def is_cut_off(conn: Connection, thread_public_id: str) -> bool:
+    """Whether the last run of a thread has an unknown outcome: it may have been charged and is not repeated."""
     thread = find_thread_by_public_id(conn, thread_public_id)
     last = None if thread is None else runs.last_run(conn, thread.id)
-    if last is None or last.state is not State.UNKNOWN:
-        return []
-    return [
-        "The last request of this thread was cut off while the model answered; the call may have been charged. "
-        "It is not repeated by itself: ask again if you still need the answer."
-    ]
+    return last is not None and last.state is State.UNKNOWN
 
 
 def _thread_of(tx: Connection, request: Request, db: Database) -> Thread:

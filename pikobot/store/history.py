@@ -1,6 +1,7 @@
 """Literal search in a scope's retained messages, newest first, and the order of a thread's conversation."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pikobot.store.connection import MAX_INTEGER, Connection
@@ -103,6 +104,23 @@ def since_last_answer(entries: Sequence[ContextEntry]) -> list[SourceId]:
         if entry.is_answer:
             break
     return chain[::-1]
+
+
+def recent_requests(
+    conn: Connection, scope_ids: Collection[ScopeId], *, now_ms: int, limit: int, max_chars: int
+) -> list[str]:
+    """The beginnings of what was put to pikobot last in the scopes, newest first."""
+    rows = conn.execute(
+        """
+        SELECT substr(text, 1, :max_chars) FROM sources INDEXED BY sources_of_run
+        WHERE run_id IS NOT NULL AND role = 'user' AND kind = 'message'
+          AND scope_id IN (SELECT value FROM json_each(:scopes))
+          AND (expires_at_ms IS NULL OR expires_at_ms > :now)
+        ORDER BY run_id DESC LIMIT :limit
+        """,
+        {"max_chars": max_chars, "scopes": json.dumps(list(scope_ids)), "now": now_ms, "limit": limit},
+    )
+    return [row[0] for row in rows]
 
 
 def messages_before(conn: Connection, source: Source, *, now_ms: int, limit: int) -> list[SourceId]:

@@ -5,6 +5,7 @@ from pikobot.store.connection import Connection
 INSTANCE_ID = "instance_id"
 IDENTITY_KEY = "identity_key"  # keys the hashes that recognise a record on a second import
 SEGMENTER = "segmenter"
+TOLD_MODE = "told_mode"  # in which mode, with a model or recall, the owner was last told to be
 
 
 def read_setting(conn: Connection, key: str) -> str | None:

@@ -31,6 +31,7 @@ from pikobot.channels.terminal.views import (
     is_rich_terminal,
 )
 from pikobot.channels.terminal.wording import YES
+from pikobot.channels.terminal.wrapping import columns_of, wrapped
 from pikobot.errors import ExitCode, PikobotError
 from pikobot.streams import OutputFailed, make_forgiving
 
@@ -71,6 +72,7 @@ class _Chat:
 
     async def run(self) -> int:
         with self._interrupts.installed(), _without_echo(self._streams.stdin):
+            self._session = Session.begin(self._options, await self._services.recently_said())
             await self._greet()
             presses = 0  # of Ctrl-C on an empty line, one after the other
             while True:
@@ -98,7 +100,8 @@ class _Chat:
             return f"/{CommandName.QUIT}"
 
     def say(self, line: str) -> None:
-        self._streams.stdout.write(strip_control_sequences(line) + "\n")
+        columns = columns_of(self._streams.stdout, self._options.environ)
+        self._streams.stdout.write(wrapped(strip_control_sequences(line), columns) + "\n")
         self._streams.stdout.flush()
 
     def complain(self, line: str) -> None:
@@ -114,9 +117,11 @@ class _Chat:
 
     async def _greet(self) -> None:
         words, runner = self._session.words, self._services.runner
+        is_new_mode = await self._services.is_new_mode()
         if runner.mode == "recall":
             self._notices.say(words.greeting_recall)
-            self._notices.say(words.recall_notice)
+            if is_new_mode:
+                self._notices.say(words.recall_notice)
         else:
             self._notices.say(words.greeting_model.format(model=runner.model))
         if self._options.is_ephemeral:

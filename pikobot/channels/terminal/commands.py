@@ -5,6 +5,7 @@ A command creates no thread and no source. What it reports goes to the dialog's 
 """
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -14,37 +15,47 @@ from pikobot.channels.terminal.forgetting import forget
 from pikobot.channels.terminal.services import ChatOptions, TerminalServices
 from pikobot.channels.terminal.slash import Command, CommandName, Message, UnknownCommand
 from pikobot.channels.terminal.status import status_lines
-from pikobot.channels.terminal.wording import Wording, language_of, locale_language, wording
+from pikobot.channels.terminal.wording import Wording, clear_language, locale_language, wording
+from pikobot.channels.terminal.wrapping import cells
 from pikobot.errors import ExitCode, PikobotError, UsageError
 
 MAX_THREADS_SHOWN = 20
+MAX_TITLE_CHARS = 60
 
 
 @dataclass
 class Session:
-    """Where the conversation stands. With neither id nor key, the next message starts a thread."""
+    """Where the conversation stands. With neither id nor key, the next message starts a thread.
+
+    ``words`` are in the language of what was typed last, as far as that has one, else in that of the conversation.
+    """
 
     words: Wording
+    conversation_words: Wording
     thread_id: str | None = None
     thread_key: str | None = None
     thread_name: str | None = None  # for show
     listed: list[dict[str, object]] = field(default_factory=list)  # what /threads N counts in
 
     @classmethod
-    def begin(cls, options: ChatOptions) -> "Session":
-        return cls(
-            wording(locale_language(options.environ)), thread_key=options.thread, thread_name=options.thread
-        )
+    def begin(cls, options: ChatOptions, recently_said: Iterable[str] = ()) -> "Session":
+        """``recently_said``: the last messages, newest first; without one in a clear language the locale decides."""
+        known = (language for text in recently_said if (language := clear_language(text)) is not None)
+        words = wording(next(known, locale_language(options.environ)))
+        return cls(words, words, thread_key=options.thread, thread_name=options.thread)
 
     def move(self, *, thread_id: str | None = None, key: str | None = None, name: str | None = None) -> None:
         """Go to a thread, or to none yet."""
         self.thread_id, self.thread_key, self.thread_name = thread_id, key, name
 
     def hear(self, typed: Message | Command | UnknownCommand, text: str) -> None:
-        """Speak the language of what was just typed from now on; `/help` alone does not say English."""
-        language = language_of(text)
-        if language is not None and (language == "zh" or isinstance(typed, Message)):
-            self.words = wording(language)
+        """Speak the language of what was just typed; of a message from now on, of a command only this time."""
+        if not isinstance(typed, Message) and text.isascii():
+            text = typed.argument if isinstance(typed, Command) else ""  # `/help` alone does not say English
+        language = clear_language(text)
+        self.words = self.conversation_words if language is None else wording(language)
+        if isinstance(typed, Message):
+            self.conversation_words = self.words
 
 
 class Dialog(Protocol):
@@ -98,12 +109,12 @@ async def _threads(argument: str, session: Session, services: TerminalServices, 
     session.listed = (await services.threads())[:MAX_THREADS_SHOWN]
     if not session.listed:
         dialog.say(session.words.no_threads)
-    for number, thread in enumerate(session.listed, start=1):
+    counts = [_count(thread, session.words) for thread in session.listed]
+    width = max(map(cells, counts), default=0)
+    for number, (thread, count) in enumerate(zip(session.listed, counts, strict=True), start=1):
         mark = "*" if thread.get("id") == session.thread_id else " "
-        count = session.words.messages.format(count=thread.get("messages", 0))
-        dialog.say(
-            f"{mark}{number:>3}  {_name(thread, session.words)}  {_date(thread, session.words)}  {count}"
-        )
+        date, padding = _date(thread, session.words), " " * (width - cells(count))
+        dialog.say(f"{mark}{number:>3}  {date}  {padding}{count}  {_title(thread, session.words)}")
     if session.listed and dialog.is_interactive:
         dialog.say(session.words.threads_hint)
 
@@ -120,14 +131,10 @@ async def resume(
     """Continue a listed thread: its name, when it was last used, and what a crash cut off in it."""
     thread_id, key = str(thread["id"]), thread.get("key")
     session.move(thread_id=thread_id, name=None if key is None else str(key))
-    name, date = _name(thread, session.words), _date(thread, session.words)
-    dialog.say(session.words.resumed.format(name=name, date=date))
-    for notice in await services.interrupted(thread_id):
-        dialog.complain(notice)
-
-
-async def find_named(name: str, services: TerminalServices) -> dict[str, object] | None:
-    return next((thread for thread in await services.threads() if thread.get("key") == name), None)
+    title, date = _title(thread, session.words), _date(thread, session.words)
+    dialog.say(session.words.resumed.format(title=title, date=date))
+    if await services.is_cut_off(thread_id):
+        dialog.complain(session.words.cut_off)
 
 
 async def _new(name: str, session: Session, services: TerminalServices, dialog: Dialog) -> None:
@@ -142,7 +149,7 @@ async def _new(name: str, session: Session, services: TerminalServices, dialog: 
 
 async def open_named(name: str, session: Session, services: TerminalServices, dialog: Dialog) -> None:
     """Continue the thread of that name, or have the next message start it."""
-    thread = await find_named(name, services)
+    thread = await services.named(name)
     if thread is not None:
         await resume(thread, session, services, dialog)
         return
@@ -179,13 +186,23 @@ async def _forget(command: Command, session: Session, services: TerminalServices
 
 async def _current_thread(session: Session, services: TerminalServices) -> str | None:
     if session.thread_id is None and session.thread_key is not None:
-        thread = await find_named(session.thread_key, services)
+        thread = await services.named(session.thread_key)
         return None if thread is None else str(thread["id"])
     return session.thread_id
 
 
-def _name(thread: dict[str, object], words: Wording) -> str:
-    return str(thread.get("key") or words.thread_without_name)
+def _title(thread: dict[str, object], words: Wording) -> str:
+    """Its name, and how it begins."""
+    key, beginning = thread.get("key"), " ".join(str(thread.get("beginning") or "").split())
+    if len(beginning) > MAX_TITLE_CHARS:
+        beginning = beginning[:MAX_TITLE_CHARS].rstrip() + "…"
+    quoted = f"“{beginning}”" if beginning else ""
+    return f"{key or ''} {quoted}".strip() or words.thread_without_name
+
+
+def _count(thread: dict[str, object], words: Wording) -> str:
+    count = thread.get("messages", 0)
+    return words.one_message if count == 1 else words.messages.format(count=count)
 
 
 def _date(thread: dict[str, object], words: Wording) -> str:

@@ -46,7 +46,8 @@ async def forget(
     command: Command, *, thread_id: str | None, words: Wording, service: ForgetService, dialog: Asking
 ) -> Forgotten:
     """Carry out one `/forget`. Nothing is erased without a yes, or --yes where nobody can be asked."""
-    target = target_of(command.argument, thread_id, words)
+    which = words.nothing_said_here if dialog.is_interactive else words.which_thread
+    target = target_of(command.argument, thread_id, which)
     receipt: Receipt | Changed = Changed()
     while isinstance(receipt, Changed):
         preview = await service.preview(target)
@@ -69,8 +70,8 @@ async def forget(
     return Forgotten(ExitCode.DONE, True, target.thread)
 
 
-def target_of(argument: str, thread_id: str | None, words: Wording) -> ForgetTarget:
-    """What an argument means; UsageError when it means a thread and there is none."""
+def target_of(argument: str, thread_id: str | None, which_thread: str) -> ForgetTarget:
+    """What an argument means; UsageError, with that message, when it means a thread and there is none."""
     if known := _ID.match(argument):
         match known["prefix"]:
             case "src":
@@ -83,7 +84,7 @@ def target_of(argument: str, thread_id: str | None, words: Wording) -> ForgetTar
     if argument and argument.casefold() not in _WHOLE_THREAD:
         return ForgetTarget(words=(_unquoted(argument),))
     if thread_id is None:
-        raise UsageError(words.which_thread)
+        raise UsageError(which_thread)
     return ForgetTarget(thread=thread_id) if argument else ForgetTarget(last_exchange=thread_id)
 
 

@@ -20,6 +20,7 @@ from pikobot.channels.terminal.views import (
     is_rich_terminal,
     silence,
 )
+from pikobot.channels.terminal.wrapping import columns_of, wrapped
 from pikobot.errors import ExitCode, UsageError
 from pikobot.streams import make_forgiving
 
@@ -48,7 +49,7 @@ async def answer_once(
     (what there is of the answer has been printed), 0 when the reader of stdout has gone.
     Raises PikobotError for what failed before there was a run.
     """
-    session = Session.begin(options)
+    session = Session.begin(options, await services.recently_said())
     typed = parse(text)
     session.hear(typed, text)
     if not text.strip():
@@ -60,7 +61,7 @@ async def answer_once(
             case UnknownCommand() as unknown:
                 raise UsageError(unknown_command_hint(unknown, session.words))
             case Command() as command:
-                return await perform(command, session, services, _PrintedDialog(stdout, notices))
+                return await perform(command, session, services, _PrintedDialog(stdout, notices, options))
             case Message(message):
                 return await _answer(services, message, options, session, stdout, notices)
     except BrokenPipeError:
@@ -83,7 +84,7 @@ async def _answer(
             text, thread_key=options.thread, is_standalone=options.thread is None
         )
 
-    if services.runner.mode == "recall":
+    if await services.is_new_mode() and services.runner.mode == "recall":
         notices.say(session.words.recall_notice)
     if options.is_ephemeral:
         notices.say(session.words.ephemeral_notice)
@@ -107,10 +108,12 @@ class _PrintedDialog:
 
     stdout: TextIO
     notices: Notices
+    options: ChatOptions
     is_interactive: bool = False
 
     def say(self, line: str) -> None:
-        self.stdout.write(strip_control_sequences(line) + "\n")
+        columns = columns_of(self.stdout, self.options.environ)
+        self.stdout.write(wrapped(strip_control_sequences(line), columns) + "\n")
         self.stdout.flush()
 
     def complain(self, line: str) -> None:

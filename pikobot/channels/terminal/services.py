@@ -67,15 +67,20 @@ class ForgetService(Protocol):
 class TerminalServices:
     """``status`` and ``threads`` give what the RPC methods ``status`` and ``threads.list`` give, newest first.
 
-    ``interrupted`` gives one sentence for each run of a thread that a crash cut off. ``why`` explains the last answer
-    of a thread, or without one the owner's newest; None when there is none. Without ``forget`` nothing can be erased
-    from here.
+    ``named`` gives the thread of that name. ``is_new_mode`` says whether the owner has not been told yet in which
+    mode, with a model or recall, it answers now, and takes it as told. ``recently_said`` gives the beginnings of the
+    owner's last messages, newest first. ``is_cut_off`` tells whether a crash cut off the last answer of a thread.
+    ``why`` explains the last answer of a thread, or without one the owner's newest; None when there is none. Without
+    ``forget`` nothing can be erased from here.
     """
 
     runner: Runner
     status: Callable[[], Awaitable[dict[str, object]]]
     threads: Callable[[], Awaitable[list[dict[str, object]]]]
-    interrupted: Callable[[str], Awaitable[list[str]]]
+    named: Callable[[str], Awaitable[dict[str, object] | None]]
+    is_new_mode: Callable[[], Awaitable[bool]]
+    recently_said: Callable[[], Awaitable[list[str]]]
+    is_cut_off: Callable[[str], Awaitable[bool]]
     why: Callable[[str | None], Awaitable[Explanation | None]]
     forget: ForgetService | None
     completed: Callable[[str], str] = str  # a message whose commands name the instance

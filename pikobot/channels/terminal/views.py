@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TextIO
 
 from pikobot.channels.terminal.control_sequences import ControlStripper, strip_control_sequences
+from pikobot.channels.terminal.wrapping import columns_of, wrapped
 from pikobot.streams import make_forgiving
 
 _DIM, _RED, _PLAIN, _ERASE_LINE = "\x1b[2m", "\x1b[31m", "\x1b[0m", "\r\x1b[K"
@@ -57,6 +58,7 @@ class Notices:
         self, stream: TextIO, environ: Mapping[str, str], completed: Callable[[str], str] = str
     ) -> None:
         self._stream = stream
+        self._environ = environ
         self._completed = completed
         self.is_terminal = is_rich_terminal(stream, environ)
         self._is_coloured = self.is_terminal and not environ.get("NO_COLOR")
@@ -83,6 +85,7 @@ class Notices:
     def _write_line(self, line: str, style: str) -> None:
         self.activity(None)
         line = strip_control_sequences(self._completed(line))
+        line = wrapped(line, columns_of(self._stream, self._environ))
         self._write(f"{style}{line}{_PLAIN}\n" if style and self.is_terminal else f"{line}\n")
 
     def _write(self, text: str) -> None:

@@ -1,8 +1,9 @@
 """Every sentence that the terminal itself says, in English and in Chinese.
 
-The language follows the last message, as in recall mode: Chinese when it has CJK characters, else English; before
-the first message, and for a text without letters, it stays as it was, and at the start the locale decides.
-Messages of errors come from where they are raised.
+The language is that of the conversation, Chinese or English: that of its last message in a clear one, Chinese when
+there is any CJK character, English when there are two words without any, for "ok" and "Porto" are said in both. A
+command that is Chinese, or has an argument in a clear language, is answered in that. Before the first message the
+locale decides. Messages of errors come from where they are raised.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ class Wording:
     ephemeral_notice: str
     resumed: str
     resumed_new: str
+    cut_off: str
     thread_without_name: str
     never: str
     leave_hint: str
@@ -50,9 +52,11 @@ class Wording:
     threads_hint: str
     thread_number: str
     messages: str
+    one_message: str
     nothing_to_stop: str
     stopped_runs: str
     which_thread: str
+    nothing_said_here: str
     nothing_to_forget: str
     already_forgotten: str
     forget_total: str
@@ -105,8 +109,12 @@ EN = Wording(
         "another provider is chosen with chat.provider in config.toml."
     ),
     ephemeral_notice="Ephemeral: nothing of this conversation is kept, and each message stands alone.",
-    resumed="Resuming “{name}”; last message {date}.",
+    resumed="Resuming {title}; last message {date}.",
     resumed_new="Thread “{name}” starts with your next message.",
+    cut_off=(
+        "The last request of this conversation was cut off while the model answered; the call may have been charged. "
+        "It is not repeated by itself: ask again if you still need the answer."
+    ),
     thread_without_name="unnamed",
     never="never",
     leave_hint="Press Ctrl-C again or type /quit to leave.",
@@ -150,9 +158,13 @@ EN = Wording(
     threads_hint="/threads N continues one of them.",
     thread_number="/threads takes a number from the list: 1 to {count}",
     messages="{count} messages",
+    one_message="1 message",
     nothing_to_stop="Nothing is queued or running here.",
     stopped_runs="Stopped: {count}.",
     which_thread="which conversation? Name it with --thread NAME, or give a text or an id to /forget",
+    nothing_said_here=(
+        "nothing is said in this conversation yet: give a text or an id to /forget, or go on with another by /threads"
+    ),
     nothing_to_forget="Nothing matches; nothing is erased.",
     already_forgotten="Already forgotten.",
     forget_total="This will be erased, with everything derived from it ({count} statements):",
@@ -221,8 +233,9 @@ ZH = Wording(
         "用 config.toml 中的 chat.provider 选择其他服务商。"
     ),
     ephemeral_notice="临时模式：本次对话不保留任何内容，每条消息互不相关。",
-    resumed="继续话题“{name}”；最后一条消息：{date}。",
+    resumed="继续话题：{title}；最后一条消息：{date}。",
     resumed_new="话题“{name}”从你的下一条消息开始。",
+    cut_off="本对话的最后一个请求在模型回答时中断；那次调用可能已经计费。它不会自动重试：如果还需要回答，请再问一次。",
     thread_without_name="未命名",
     never="无",
     leave_hint="再按一次 Ctrl-C 或输入 /退出 离开。",
@@ -266,9 +279,11 @@ ZH = Wording(
     threads_hint="/话题 N 继续其中一个。",
     thread_number="/话题 需要列表中的编号：1 到 {count}",
     messages="{count} 条消息",
+    one_message="1 条消息",
     nothing_to_stop="这里没有排队或进行中的请求。",
     stopped_runs="已停止：{count}。",
     which_thread="哪个对话？用 --thread 名称 指定，或给 /忘记 一段文字或编号",
+    nothing_said_here="本对话还没有消息：给 /忘记 一段文字或编号，或用 /话题 继续另一个对话",
     nothing_to_forget="没有匹配的内容；什么都没有删除。",
     already_forgotten="已经忘记过了。",
     forget_total="以下内容及由其得出的一切将被删除（{count} 条）：",
@@ -332,9 +347,11 @@ def wording(language: Language) -> Wording:
     return ZH if language == "zh" else EN
 
 
-def language_of(text: str) -> Language | None:
-    """The language that a message is written in; None when it has no letters."""
-    return questions.language_of(text) if any(map(str.isalpha, text)) else None
+def clear_language(text: str) -> Language | None:
+    """The language that a text is certainly written in: Chinese with any CJK character, English with two words."""
+    words = [word for word in text.split() if any(map(str.isalpha, word))]
+    language = questions.language_of(text)
+    return language if words and (language == "zh" or len(words) > 1) else None
 
 
 def locale_language(environ: Mapping[str, str]) -> Language:

@@ -123,14 +123,24 @@ class FakeInstance:
     runner: FakeRunner
     forget: FakeForget = field(default_factory=FakeForget)
     threads: list[dict[str, object]] = field(default_factory=list)
-    interrupted: list[str] = field(default_factory=list)
+    is_cut_off: bool = False
+    told_mode: str | None = None
+    said: list[str] = field(default_factory=list)
     explanation: Explanation | None = None
     explained: list[str | None] = field(default_factory=list)
 
     @property
     def services(self) -> TerminalServices:
         return TerminalServices(
-            self.runner, self._status, self._threads, self._interrupted, self._why, self.forget
+            runner=self.runner,
+            status=self._status,
+            threads=self._threads,
+            named=self._named,
+            is_new_mode=self._is_new_mode,
+            recently_said=self._recently_said,
+            is_cut_off=self._is_cut_off,
+            why=self._why,
+            forget=self.forget,
         )
 
     async def _status(self) -> dict[str, object]:
@@ -143,8 +153,18 @@ class FakeInstance:
         self.explained.append(thread_id)
         return self.explanation
 
-    async def _interrupted(self, thread_id: str) -> list[str]:
-        return self.interrupted
+    async def _named(self, name: str) -> dict[str, object] | None:
+        return next((thread for thread in self.threads if thread.get("key") == name), None)
+
+    async def _is_new_mode(self) -> bool:
+        is_new, self.told_mode = self.told_mode != self.runner.mode, self.runner.mode
+        return is_new
+
+    async def _recently_said(self) -> list[str]:
+        return self.said
+
+    async def _is_cut_off(self, thread_id: str) -> bool:
+        return self.is_cut_off
 
 
 def scripted(*scripts: Script) -> FakeInstance:
@@ -158,6 +178,7 @@ PORTO: dict[str, object] = {
     "createdAt": "2024-03-01T09:00:00Z",
     "lastSaidAt": "2024-03-02T09:30:00Z",
     "messages": 4,
+    "beginning": "I moved to\nPorto in March",
 }
 
 STATUS: dict[str, object] = {

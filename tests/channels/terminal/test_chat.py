@@ -2,15 +2,18 @@
 
 import asyncio
 import io
+import re
 from collections.abc import Sequence
 
+import pytest
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from pikobot.agent.events import RunEnded, TextDelta
 from pikobot.channels.terminal.chat import Streams, chat
 from pikobot.channels.terminal.services import ChatOptions
-from pikobot.channels.terminal.wording import EN, ZH
+from pikobot.channels.terminal.wording import EN, ZH, Wording
+from pikobot.channels.terminal.wrapping import cells, wrapped
 from pikobot.errors import ProviderError, UsageError
 from pikobot.memory.forget_target import ForgetTarget
 from pikobot.store.leases import State
@@ -119,10 +122,10 @@ def test_an_ephemeral_chat_asks_without_a_thread() -> None:
 
 def test_a_named_thread_is_resumed_with_its_date_and_what_was_cut_off() -> None:
     instance = scripted(answer("ok"))
-    instance.threads, instance.interrupted = [PORTO], ["An answer was cut off; ask again."]
+    instance.threads, instance.is_cut_off = [PORTO], True
     _, stdout, stderr = talk(instance, ["hi", ENTER, CTRL_D], ChatOptions("porto", environ={}))
-    assert "Resuming “porto”; last message 2024-03-0" in stdout
-    assert "An answer was cut off; ask again." in stderr
+    assert "Resuming porto “I moved to Porto in March”; last message 2024-03-0" in stdout
+    assert EN.cut_off in stderr
     assert instance.runner.asked == [("hi", {"thread_id": THREAD_ID})]
 
 
@@ -137,15 +140,102 @@ def test_new_and_threads_move_between_conversations() -> None:
         ("c", {}),
         ("d", {"thread_id": THREAD_ID}),
     ]
-    assert "  1  porto  2024-03-0" in stdout
-    assert "4 messages" in stdout
+    assert "*  1  2024-03-0" in stdout
+    assert "  4 messages  porto “I moved to Porto in March”\n" in stdout
 
 
-def test_the_language_follows_the_last_message() -> None:
-    instance = scripted(answer("好"), answer("ok"))
-    keys = ["/help", "你好", "/help", "hi", "/stop", "/停止", "/退出"]
+def test_threads_are_listed_with_date_size_and_how_they_begin() -> None:
+    instance = scripted(answer("ok"))
+    unnamed: dict[str, object] = {
+        "id": "thr_b",
+        "key": None,
+        "lastSaidAt": None,
+        "messages": 1,
+        "beginning": "很长的话" * 30,
+    }
+    instance.threads = [PORTO, unnamed, {"id": "thr_c", "key": None, "messages": 12}]
+    keys = ["hi there", "/threads", "/话题", "/quit"]
     _, stdout, _ = talk(instance, [part for key in keys for part in (key, ENTER)])
-    assert stdout == "\n".join([EN.help, "好", ZH.help, "ok", "Stopped: 2.", "已停止：2。", ""])
+    lines = [re.sub(r"2024-03-0\d \d\d:\d\d", "DAY", line) for line in stdout.splitlines()[1:]]
+    assert lines == [
+        "*  1  DAY   4 messages  porto “I moved to Porto in March”",
+        f"   2  never    1 message  “{'很长的话' * 15}…”",
+        "   3  never  12 messages  unnamed",
+        EN.threads_hint,
+        "*  1  DAY   4 条消息  porto “I moved to Porto in March”",
+        f"   2  无   1 条消息  “{'很长的话' * 15}…”",
+        "   3  无  12 条消息  未命名",
+        ZH.threads_hint,
+    ]
+
+
+def test_the_language_is_that_of_the_conversation_unless_a_command_has_its_own() -> None:
+    instance = scripted(*map(answer, ("好", "ok", "yes")))
+    keys = [
+        "/stop",
+        "你好",
+        "/stop",
+        "ok",
+        "/stop",
+        "/stop all of it",
+        "/stop",
+        "go on",
+        "/stop",
+        "/停止",
+        "/stop",
+    ]
+    keys += ["/quit"]
+    _, stdout, _ = talk(instance, [part for key in keys for part in (key, ENTER)])
+    stopped, stopped_zh = EN.stopped_runs.format(count=2), ZH.stopped_runs.format(count=2)
+    assert stdout.splitlines() == [
+        EN.nothing_to_stop,
+        *("好", stopped_zh, "ok", stopped_zh, stopped, stopped_zh),
+        *("yes", stopped, stopped_zh, stopped),
+    ]
+
+
+@pytest.mark.parametrize(("said", "words"), [("我搬到波尔图了", ZH), ("I moved to Porto", EN)])
+def test_a_chat_begins_in_the_language_of_the_last_message_and_in_recall_mode_is_explained_once(
+    said: str, words: Wording
+) -> None:
+    instance = scripted()
+    instance.runner.mode, instance.said = "recall", [said]
+    greeting = [words.greeting_recall, words.recall_notice, ""]
+    assert talk(instance, [CTRL_D])[2] == "\n".join(greeting)
+    assert talk(instance, [CTRL_D])[2] == words.greeting_recall + "\n"
+
+
+def test_a_new_conversation_has_nothing_to_forget_and_says_what_to_do() -> None:
+    instance = scripted(answer("ok"))
+    keys = ["hi there", "/new", "/forget", "/forget thread", "/忘记", "/quit"]
+    _, _, stderr = talk(instance, [part for key in keys for part in (key, ENTER)])
+    refused = [line for line in stderr.splitlines() if line.startswith(("error", "错误"))]
+    assert refused == [
+        EN.error.format(reason=EN.nothing_said_here),
+        EN.error.format(reason=EN.nothing_said_here),
+        ZH.error.format(reason=ZH.nothing_said_here),
+    ]
+    assert "--thread" not in stderr
+
+
+def test_on_a_narrow_terminal_lines_break_between_words() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    async def leave(keyboard: PipeInput) -> int:
+        options = ChatOptions(environ={"LANG": "C", "TERM": "dumb", "COLUMNS": "40"})
+        streams = Streams(io.StringIO(), stdout, stderr, keyboard, DummyOutput())
+        keyboard.send_text("/help\n/quit\n")
+        return await asyncio.wait_for(chat(instance.services, options, streams), 10)
+
+    instance, stdout, stderr = scripted(), Terminal(), Terminal()
+    instance.runner.mode = "recall"
+    with create_pipe_input() as keyboard:
+        asyncio.run(leave(keyboard))
+    assert stdout.getvalue() == wrapped(EN.help, 40) + "\n"
+    assert wrapped(EN.recall_notice, 40) in stderr.getvalue()
+    assert max(map(cells, (stdout.getvalue() + stderr.getvalue()).split("\n"))) <= 40
 
 
 def test_forgetting_shows_asks_and_does_nothing_without_a_yes() -> None:

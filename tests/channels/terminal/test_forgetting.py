@@ -95,12 +95,12 @@ def carried_out(
     ],
 )
 def test_what_an_argument_names(argument: str, target: ForgetTarget) -> None:
-    assert target_of(argument, THREAD_ID, EN) == target
+    assert target_of(argument, THREAD_ID, "") == target
 
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(UsageError, match="to: is before from"):
-        target_of("2024-03-31..2024-03-01", THREAD_ID, EN)
+        target_of("2024-03-31..2024-03-01", THREAD_ID, "")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -12,7 +12,7 @@ import pytest
 from pikobot.agent.events import Notice, Retrying, RunEnded, TextDelta, ToolFinished, ToolStarted
 from pikobot.channels.terminal.once import MAX_STDIN_BYTES, answer_once, read_request
 from pikobot.channels.terminal.services import ChatOptions
-from pikobot.channels.terminal.wording import EN, ZH
+from pikobot.channels.terminal.wording import EN, ZH, Wording
 from pikobot.errors import BudgetExceeded, NotFound, PikobotError, ProviderError, UsageError
 from pikobot.memory.forget_target import ForgetTarget
 from pikobot.store.leases import State
@@ -100,11 +100,38 @@ def test_without_a_thread_the_request_stands_alone_and_with_one_it_joins_it() ->
     ]
 
 
-def test_recall_mode_is_explained_in_the_language_of_the_message() -> None:
-    instance = scripted(answer("a"), answer("b"))
+@pytest.mark.parametrize(("text", "words"), [("Where did I move?", EN), ("我搬到哪里了？", ZH)])
+def test_recall_mode_is_explained_once_in_the_language_of_the_message(text: str, words: Wording) -> None:
+    instance = scripted(*[answer("a")] * 5)
     instance.runner.mode = "recall"
-    assert EN.recall_notice in run(instance, "Where did I move?")[2]
-    assert ZH.recall_notice in run(instance, "我搬到哪里了？")[2]
+    assert run(instance, text)[2] == words.recall_notice + "\n"
+    assert run(instance, text)[2] == ""
+    assert run(instance, text, is_ephemeral=True)[2] == words.ephemeral_notice + "\n"
+    instance.runner.mode = "model"
+    assert run(instance, text)[2] == ""
+    instance.runner.mode = "recall"
+    assert run(instance, text)[2] == words.recall_notice + "\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "command", "words"),
+    [
+        ([], "/stop", EN),
+        (["我搬到波尔图了"], "/stop", ZH),
+        (["ok", "42", "我搬到波尔图了", "Hello there"], "/stop", ZH),
+        (["Where did I move?", "我搬到波尔图了"], "/stop", EN),
+        (["Where did I move?"], "/停止", ZH),
+        (["Where did I move?"], "/stop 这个", ZH),
+        (["我搬到波尔图了"], "/stop what you do", EN),
+        (["我搬到波尔图了"], "/stop Porto", ZH),
+    ],
+)
+def test_a_command_is_answered_in_its_own_language_else_in_that_of_the_conversation(
+    said: list[str], command: str, words: Wording
+) -> None:
+    instance = scripted()
+    instance.said = said
+    assert run(instance, command) == (0, words.nothing_to_stop + "\n", "")
 
 
 def test_empty_and_unknown_input_is_wrong_usage_and_asks_nothing() -> None:
@@ -128,7 +155,7 @@ def test_commands_are_carried_out_and_ask_nothing() -> None:
     assert run(instance, "/help") == (0, EN.help + "\n", "")
     assert run(instance, "/帮助") == (0, ZH.help + "\n", "")
     assert "scripted-1" in run(instance, "/status")[1]
-    assert "porto" in run(instance, "/threads")[1]
+    assert run(instance, "/threads")[1].endswith("  4 messages  porto “I moved to Porto in March”\n")
     assert run(instance, "/quit") == (0, "", "")
     assert run(instance, "/stop", thread="porto") == (0, "Stopped: 2.\n", "")
     assert run(instance, "/stop") == (0, EN.nothing_to_stop + "\n", "")

@@ -83,10 +83,10 @@ def test_a_conversation_with_an_answer_a_stop_a_paste_and_a_departure(terminal: 
     terminal.type("more\r")
     terminal.wait_for("An answer without")
     terminal.type("\x03")
-    terminal.wait_for("Stopped.")
+    terminal.wait_for("已停止。")
     terminal.wait_for_prompt()
     terminal.type("\x03")
-    terminal.wait_for("Press Ctrl-C again")
+    terminal.wait_for("再按一次 Ctrl-C")
     terminal.type("\x03")
     terminal.wait_for("['第一行\\nline two', 'more']")
     assert terminal.process.wait(DEADLINE_S) == 0

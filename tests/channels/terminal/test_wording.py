@@ -5,7 +5,7 @@ import pytest
 
 from pikobot.channels.terminal.slash import NAMES
 from pikobot.channels.terminal.status import status_lines
-from pikobot.channels.terminal.wording import EN, ZH, language_of, locale_language
+from pikobot.channels.terminal.wording import EN, ZH, clear_language, locale_language
 
 from .fakes import STATUS
 
@@ -29,12 +29,17 @@ def test_help_names_every_command() -> None:
         ("Where did I move?", "en"),
         ("我搬到哪里了？", "zh"),
         ("修改youer服务端", "zh"),
+        ("好", "zh"),
+        ("ok", None),
+        ("Porto 2024 !", None),
         ("42 !", None),
         ("", None),
     ],
 )
-def test_the_language_is_that_of_the_text(text: str, language: str | None) -> None:
-    assert language_of(text) == language
+def test_a_language_is_clear_from_any_chinese_character_or_two_english_words(
+    text: str, language: str | None
+) -> None:
+    assert clear_language(text) == language
 
 
 def test_the_locale_decides_before_the_first_message() -> None:
