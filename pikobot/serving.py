@@ -11,10 +11,9 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import stat
-import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,8 +28,6 @@ from pikobot.instance import Instance
 VISITOR_WAIT_S = 5.0
 RETRY_S = 0.05
 MAX_SOCKET_PATH_BYTES = 100  # sockaddr_un holds 104 on macOS, 108 on Linux, a terminating NUL included
-
-_SOCKET_DIRECTORY_PREFIX = "pikobot-"
 
 
 @dataclass(frozen=True)
@@ -184,69 +181,35 @@ def _read_holder(instance: Instance) -> ServedBy:
         return ServedBy(pid=None, started_at_ms=None)
 
 
-def prepare_socket_path(instance: Instance) -> Path:
-    """Where the server binds its socket; a socket left by a crash is removed. Caller holds the serving lock.
+@contextlib.contextmanager
+def socket_address(path: Path) -> Iterator[str]:
+    """What to bind or to connect to while the block runs: the path, or its name alone in its own directory.
 
-    A Unix socket's address has room for about 100 bytes. For a longer path the socket is made in a private
-    directory under the system's temporary directory, and run/rpc.sock is a symbolic link to it.
+    A Unix socket's address has room for about 100 bytes, so a longer path is made the current directory meanwhile:
+    that of the whole process, whose other files all have absolute paths. Raises OSError.
     """
-    remove_socket(instance)
-    if _fits(instance.socket_path):
-        return instance.socket_path
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
+        yield str(path)
+        return
+    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        directory = Path(tempfile.mkdtemp(prefix=_SOCKET_DIRECTORY_PREFIX))
-        target = directory / instance.socket_path.name
-        if not _fits(target):
-            directory.rmdir()
-            raise PikobotError(
-                f"{instance.socket_path} and {target} are too long for a socket: set TMPDIR to a short path"
-            )
-        instance.socket_path.symlink_to(target)
-    except OSError as error:
-        raise os_failure("make the socket", instance.socket_path, error) from error
-    return target
-
-
-def resolve_socket_path(instance: Instance) -> Path:
-    """Where a client connects. Raises PikobotError if its link leads to a directory that is not ours."""
-    try:
-        target = Path(os.readlink(instance.socket_path))
-    except OSError:
-        return instance.socket_path
-    if not _is_our_directory(target.parent):
-        raise PikobotError(
-            f"the socket of {instance.root} was in {target.parent}, which is gone or not ours: restart the "
-            "process that serves the instance"
-        )
-    return target
+        os.chdir(path.parent)
+        try:
+            yield path.name
+        finally:
+            os.fchdir(here)
+    finally:
+        os.close(here)
 
 
 def remove_socket(instance: Instance) -> None:
-    """Remove the socket, and the directory made for it. Caller holds the serving lock; idempotent."""
+    """Remove the socket, also one that a crash has left. Caller holds the serving lock; idempotent."""
     path = instance.socket_path
     try:
-        mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            directory = Path(os.readlink(path)).parent
-            if directory.name.startswith(_SOCKET_DIRECTORY_PREFIX) and _is_our_directory(directory):
-                shutil.rmtree(directory, ignore_errors=True)
-        elif not stat.S_ISSOCK(mode):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
             raise PikobotError(f"{path} is not a socket: move it away")
         path.unlink()
     except FileNotFoundError:
         return
     except OSError as error:
         raise os_failure("remove the socket", path, error) from error
-
-
-def _fits(path: Path) -> bool:
-    return len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES
-
-
-def _is_our_directory(path: Path) -> bool:
-    try:
-        status = path.lstat()
-    except OSError:
-        return False
-    is_private = status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o077
-    return stat.S_ISDIR(status.st_mode) and is_private

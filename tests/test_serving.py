@@ -7,9 +7,8 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +24,8 @@ from pikobot.serving import (
     ServedBy,
     acquire_serving_lock,
     acquire_visitor_lock,
-    prepare_socket_path,
     remove_socket,
-    resolve_socket_path,
+    socket_address,
 )
 
 REPOSITORY = Path(__file__).parents[1]
@@ -215,86 +213,50 @@ def test_a_read_only_instance_is_reported(instance: Instance, monkeypatch: pytes
 # The socket
 
 
-@pytest.fixture
-def short_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir="/tmp", prefix="t") as directory:
-        monkeypatch.setattr(tempfile, "tempdir", directory)
-        yield Path(directory)
-
-
 @contextmanager
 def listening(path: Path) -> Iterator[None]:
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
+        with socket_address(path) as address:
+            server.bind(address)
         server.listen()
         yield
 
 
 def can_connect(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(str(path)) == 0
+    with socket.socket(socket.AF_UNIX) as client, socket_address(path) as address:
+        return client.connect_ex(address) == 0
 
 
-@pytest.fixture(params=["i", "长" * 60])
-def short_or_long(request: pytest.FixtureRequest, short_temporary_directory: Path) -> Instance:
-    return create_instance(short_temporary_directory / "d" / request.param, default_config_text())
-
-
-def test_client_and_server_meet_at_a_short_and_at_a_long_path(
-    short_or_long: Instance, short_temporary_directory: Path
-) -> None:
+@pytest.mark.parametrize("name", ["i", "长" * 60])
+def test_client_and_server_meet_at_a_short_and_at_a_long_path(tmp_path: Path, name: str) -> None:
+    instance = create_instance(tmp_path / "d" / name, default_config_text())
+    before = os.getcwd()
     for _ in range(2):  # the second time a socket is left over, as after a crash
-        path = prepare_socket_path(short_or_long)
-        with listening(path):
-            assert can_connect(resolve_socket_path(short_or_long))
-        assert not can_connect(resolve_socket_path(short_or_long))
-    remove_socket(short_or_long)
-    remove_socket(short_or_long)
-    assert os.listdir(short_or_long.run_dir) == []
-    assert os.listdir(short_temporary_directory) == ["d"]
-
-
-def test_the_directory_of_a_long_paths_socket_is_private(short_temporary_directory: Path) -> None:
-    instance = create_instance(short_temporary_directory / ("长" * 60), default_config_text())
-    path = prepare_socket_path(instance)
-    assert path.parent.parent == short_temporary_directory
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    path.parent.chmod(0o755)
-    with pytest.raises(PikobotError, match="gone or not ours"):
-        resolve_socket_path(instance)
-    path.parent.rmdir()
-    with pytest.raises(PikobotError, match="gone or not ours"):
-        resolve_socket_path(instance)
-    assert prepare_socket_path(instance) != path
-
-
-def test_a_client_without_a_server_gets_the_plain_path(instance: Instance) -> None:
-    assert resolve_socket_path(instance) == instance.socket_path
-
-
-def test_a_file_in_place_of_the_socket_is_left_alone(instance: Instance) -> None:
-    instance.socket_path.write_text("mine")
-    with pytest.raises(PikobotError, match="is not a socket"):
-        prepare_socket_path(instance)
-    assert instance.socket_path.read_text() == "mine"
-
-
-def test_a_link_to_elsewhere_is_removed_but_not_its_target(instance: Instance, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "pikobot-mine"
-    elsewhere.mkdir(mode=0o755)
-    (elsewhere / "file").write_text("mine")
-    instance.socket_path.symlink_to(elsewhere / "rpc.sock")
+        remove_socket(instance)
+        with listening(instance.socket_path):
+            assert can_connect(instance.socket_path)
+        assert not can_connect(instance.socket_path)
+    assert os.listdir(instance.run_dir) == ["rpc.sock"]
     remove_socket(instance)
-    assert (elsewhere / "file").read_text() == "mine"
-    assert not os.path.lexists(instance.socket_path)
+    remove_socket(instance)
+    assert os.listdir(instance.run_dir) == []
+    assert os.getcwd() == before
 
 
-def test_paths_that_are_all_too_long_are_reported(
-    short_temporary_directory: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_directory_that_is_gone_is_no_server_and_leaves_the_current_one(tmp_path: Path) -> None:
+    before = os.getcwd()
+    with pytest.raises(FileNotFoundError), socket_address(tmp_path / ("长" * 60) / "rpc.sock"):
+        pass
+    assert os.getcwd() == before
+
+
+@pytest.mark.parametrize(
+    "make", [lambda path: path.write_text("mine"), lambda path: path.symlink_to("/dev/null")]
+)
+def test_what_is_in_place_of_the_socket_is_left_alone(
+    instance: Instance, make: Callable[[Path], object]
 ) -> None:
-    long_directory = short_temporary_directory / ("长" * 60)
-    instance = create_instance(long_directory, default_config_text())
-    monkeypatch.setattr(tempfile, "tempdir", str(long_directory / "skills"))
-    with pytest.raises(PikobotError, match="set TMPDIR to a short path"):
-        prepare_socket_path(instance)
-    assert os.listdir(long_directory / "skills") == []
+    make(instance.socket_path)
+    with pytest.raises(PikobotError, match="is not a socket: move it away"):
+        remove_socket(instance)
+    assert os.listdir(instance.run_dir) == ["rpc.sock"]

@@ -141,3 +141,22 @@ def test_a_reader_that_leaves_stops_the_answer(tmp_path: Path, openai_server: Sc
         process.stdout.close()
         assert process.wait(COMMAND_TIMEOUT_S) == 0
     assert run_states(instance) == [("cancelled", "stopped")]
+
+
+def test_a_server_at_a_long_path_leaves_nothing_elsewhere_when_it_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = make_instance(tmp_path / ("长" * 60), chat_provider="none")
+    elsewhere = tmp_path / "tmp"
+    elsewhere.mkdir()
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    root = str(instance.root)
+    for _ in range(2):  # the second time the socket of the first is still there
+        with start("run", "--instance", root, "--headless") as server:
+            assert server.stderr is not None
+            server.stderr.readline()
+            assert json.loads(run("rpc", "status", "--instance", root).out)["served"] is True
+            server.kill()
+            server.wait(COMMAND_TIMEOUT_S)
+        assert json.loads(run("rpc", "status", "--instance", root).out)["served"] is False
+        assert list(elsewhere.iterdir()) == []

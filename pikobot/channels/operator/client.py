@@ -27,7 +27,7 @@ from pikobot.serving import (
     ServedBy,
     acquire_serving_lock,
     acquire_visitor_lock,
-    resolve_socket_path,
+    socket_address,
 )
 from pikobot.store.prepare import is_prepared
 
@@ -77,7 +77,8 @@ class SocketOperator:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(self._answer_timeout_s)
         try:
-            connection.connect(str(self._path))
+            with socket_address(self._path) as address:
+                connection.connect(address)
         except BaseException:
             connection.close()
             raise
@@ -172,7 +173,7 @@ def _reach(instance: Instance, token: Secret | None) -> InstanceLock | SocketOpe
             raise NotAllowed(
                 f"{instance.credentials_path} has no operator_token, and {lock} serves the instance"
             )
-        operator = SocketOperator(resolve_socket_path(instance), token)
+        operator = SocketOperator(instance.socket_path, token)
         try:
             operator.connect()
         except (FileNotFoundError, ConnectionRefusedError):

@@ -9,20 +9,25 @@ import asyncio
 import contextlib
 import logging
 import socket
+import sys
 import traceback
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from pikobot.channels.operator import protocol
 from pikobot.channels.operator.methods import OperatorContext, call_async
 from pikobot.credentials import Secret
 from pikobot.errors import InstanceBusy, PikobotError
 from pikobot.files import FILE_MODE
+from pikobot.serving import socket_address
 
 IDLE_TIMEOUT_S = 60.0
 WRITE_TIMEOUT_S = 30.0
 MAX_CLIENTS = 64
 BACKLOG = 64
+# asyncio would remove what has the socket's name by then, and that may have been relative to another directory.
+_LEAVING_THE_FILE: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +121,8 @@ def _bound_socket(path: Path) -> socket.socket:
     """A socket that nobody can connect to yet, so that its mode is right before anybody can."""
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        bound.bind(str(path))
+        with socket_address(path) as address:
+            bound.bind(address)
         path.chmod(FILE_MODE)
     except BaseException:
         bound.close()
@@ -126,9 +132,13 @@ def _bound_socket(path: Path) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def serve_operator(server: OperatorServer, path: Path) -> AsyncIterator[None]:
-    """Serve on a socket at that path (see `serving.prepare_socket_path`) while the block runs."""
+    """Serve on a socket at that path, where nothing is, while the block runs; the caller removes the socket."""
     listener = await asyncio.start_unix_server(
-        server.accept, sock=_bound_socket(path), limit=protocol.MAX_REQUEST_BYTES, backlog=BACKLOG
+        server.accept,
+        sock=_bound_socket(path),
+        limit=protocol.MAX_REQUEST_BYTES,
+        backlog=BACKLOG,
+        **_LEAVING_THE_FILE,
     )
     try:
         yield

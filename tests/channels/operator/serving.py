@@ -14,7 +14,7 @@ from pikobot.cli.init import Dialog, init
 from pikobot.clock import Clock
 from pikobot.credentials import Secret
 from pikobot.instance import Instance, open_instance
-from pikobot.serving import acquire_serving_lock, prepare_socket_path, remove_socket
+from pikobot.serving import acquire_serving_lock, remove_socket, socket_address
 from pikobot.store.prepare import open_database
 from tests.memory.remembering import StillClock, say
 
@@ -60,9 +60,9 @@ def served(
                 idle_timeout_s=idle_timeout_s,
                 write_timeout_s=write_timeout_s,
             )
-            path = prepare_socket_path(instance)
-            async with serve_operator(server, path):
-                paths.append(path)
+            remove_socket(instance)
+            async with serve_operator(server, instance.socket_path):
+                paths.append(instance.socket_path)
                 ready.set()
                 await asyncio.to_thread(stop.wait)
             remove_socket(instance)
@@ -81,7 +81,8 @@ def served(
 def connected(path: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(20)
-        client.connect(str(path))
+        with socket_address(path) as address:
+            client.connect(address)
         yield client
 
 
