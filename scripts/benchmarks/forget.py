@@ -11,7 +11,6 @@ import io
 import json
 import os
 import random
-import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +40,7 @@ from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import Profile, create_set
 from pikobot.store.vectors.records import NewVector
+from scripts.benchmarks.made_up import made_up_texts
 from scripts.benchmarks.shared_data import FOLDERS
 
 SOURCES = 100_000
@@ -54,11 +54,6 @@ MANY = 1_000
 MANY_ROUNDS = 3
 WANTED_RATIO = 2.0
 WANTED_MANY_S = 5.0
-
-SHORTEST_SENTENCE = 4
-EXCHANGED = 1 / 6
-_SENTENCE = re.compile(r"[^\n.!?。！？；]+[.!?。！？；]?")
-_UNIT = re.compile(r"[\u4e00-\u9fff]{1,2}|\w+|[^\w]+")
 
 # What the parts of forgetting are called here, and the functions that do them; the last four overlap with the ledger.
 _PARTS: dict[str, tuple[Any, str]] = {
@@ -77,7 +72,7 @@ def run(data: Path) -> str:
     if not all((data / folder / "questions.jsonl").is_file() for folder in FOLDERS):
         return f"forget: skipped, {data} does not hold {' and '.join(FOLDERS)}\n"
     count = int(os.environ.get("PIKOBOT_BENCH_SOURCES", SOURCES))
-    texts = list(islice(_texts(data, random.Random(7)), count + 2 * ROUNDS))
+    texts = list(islice(made_up_texts(data, random.Random(7)), count + 2 * ROUNDS))
     with tempfile.TemporaryDirectory() as directory, _opened(Path(directory, "ours"), texts[:count]) as ours:
         peer = _Peer(Path(directory, "peer.sqlite3"), texts[:count])
         try:
@@ -324,35 +319,3 @@ class _Peer:
 
     def _truncate_wal(self) -> None:
         self._conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-
-def _texts(data: Path, chance: random.Random) -> Iterator[str]:
-    """Texts of one to four sentences, every sixth word or pair of characters another than it was said with."""
-    conversations = [_sentences(data / folder) for folder in FOLDERS]
-    words = [[_UNIT.findall(sentence) for sentence in sentences] for sentences in conversations]
-    vocabularies = [
-        [word for sentence in language for word in sentence if word.isalnum()] for language in words
-    ]
-    while True:
-        language = chance.randrange(len(words))
-        vocabulary = vocabularies[language]
-        chosen = chance.choices(words[language], k=chance.choice((1, 1, 2, 2, 3, 4)))
-        yield " ".join(
-            "".join(
-                chance.choice(vocabulary) if word.isalnum() and chance.random() < EXCHANGED else word
-                for word in sentence
-            )
-            for sentence in chosen
-        )
-
-
-def _sentences(folder: Path) -> list[str]:
-    """Those that say something."""
-    texts = [
-        json.loads(line)["text"]
-        for file in sorted(folder.glob("*.jsonl"))
-        if file.stem != "questions"
-        for line in file.read_text(encoding="utf-8").splitlines()
-    ]
-    sentences = [sentence.strip() for text in texts for sentence in _SENTENCE.findall(text)]
-    return [sentence for sentence in sentences if len(sentence) > SHORTEST_SENTENCE]
