@@ -17,7 +17,7 @@ from pikobot.agent import runs
 from pikobot.agent.indexer import Indexer
 from pikobot.agent.learner import Learner
 from pikobot.agent.runner import Runner
-from pikobot.agent.runs import interruptions
+from pikobot.agent.runs import is_cut_off
 from pikobot.agent.sweeper import Sweeper
 from pikobot.brains import chat_brain, learning_brain, learning_limits
 from pikobot.channels.operator.methods import OperatorContext, call_async, create_context
@@ -38,7 +38,9 @@ from pikobot.memory.retention import obey_message_days
 from pikobot.memory.why import Explanation, explain_last_answer
 from pikobot.serving import acquire_serving_lock, remove_socket
 from pikobot.store.connection import Connection, Database
+from pikobot.store.history import recent_requests
 from pikobot.store.scopes import owner_scope, owner_scopes
+from pikobot.store.settings import TOLD_MODE, read_setting, write_setting
 
 
 @dataclass(frozen=True)
@@ -176,18 +178,36 @@ def terminal_services(service: Service) -> TerminalServices:
         listed = await ask_operator("threads.list", {"scope": str(owner_scope())})
         return list(listed["threads"])
 
-    async def interrupted(thread_id: str) -> list[str]:
-        return await db.read_async(interruptions, thread_id)
+    async def named(key: str) -> dict[str, object] | None:
+        listed = await ask_operator("threads.list", {"scope": str(owner_scope()), "key": key})
+        return next(iter(listed["threads"]), None)
 
     return TerminalServices(
         runner=service.runner,
         status=lambda: ask_operator("status", {}),
         threads=threads,
-        interrupted=interrupted,
+        named=named,
+        is_new_mode=lambda: db.perform_async(_is_new_mode, service.runner.mode),
+        recently_said=lambda: db.read_async(_recently_said, db.clock.now_ms()),
+        is_cut_off=lambda thread_id: db.read_async(is_cut_off, thread_id),
         why=lambda thread_id: db.read_async(_explain, thread_id, db.clock.now_ms()),
         forget=_Forgetting(db, service.instance.ledger_path),
         completed=service.instance.completed,
     )
+
+
+def _is_new_mode(db: Database, mode: str) -> bool:
+    """Whether the mode is another one than the owner was told last; then it is noted as told."""
+    with db.read() as conn:
+        if read_setting(conn, TOLD_MODE) == mode:
+            return False
+    with db.write("note the mode that was told") as tx:
+        write_setting(tx, TOLD_MODE, mode)
+    return True
+
+
+def _recently_said(conn: Connection, now_ms: int) -> list[str]:
+    return recent_requests(conn, owner_scopes(conn), now_ms=now_ms, limit=20, max_chars=200)
 
 
 def _explain(conn: Connection, thread_id: str | None, now_ms: int) -> Explanation | None:
