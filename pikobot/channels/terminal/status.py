@@ -5,6 +5,7 @@ A key that this version does not know is shown as it is named; a key that is abs
 
 from typing import Any
 
+from pikobot.channels.terminal.reasons import spoken_reason
 from pikobot.channels.terminal.wording import Wording
 from pikobot.channels.terminal.wrapping import cells
 
@@ -35,9 +36,12 @@ def _lines(key: str, value: object, words: Wording) -> list[str]:
         return _retention(value, words)
     if key == "embedding" and isinstance(value, dict):
         return _embedding(value, words)
+    if key == "degraded" and isinstance(value, list) and value:
+        return [spoken_reason(str(part), words.language) for part in value]
     if isinstance(value, list) and value:
         return [_shown(part, words) for part in value]
-    return [_shown(value, words)]
+    shown = _shown(value, words)
+    return [words.status_terms.get(shown, shown) if key == "mode" else shown]
 
 
 def _spend(spend: object, words: Wording) -> list[str]:
@@ -89,12 +93,12 @@ def _embedding(state: dict[str, Any], words: Wording) -> list[str]:
 
 
 def _vectors(vector_set: dict[str, Any], words: Wording) -> str:
-    counts = ", ".join(
+    counts = words.status_comma.join(
         words.embedding_counts[key].format(count=vector_set[key])
         for key in ("vectors", "waiting", "failed", "unknown")
         if key == "vectors" or vector_set[key]
     )
-    return f"{vector_set['profile']['model']}: {counts}"
+    return words.status_vectors.format(model=vector_set["profile"]["model"], counts=counts)
 
 
 def _dollars(microusd: object) -> str:
@@ -104,7 +108,12 @@ def _dollars(microusd: object) -> str:
 def _shown(value: object, words: Wording) -> str:
     match value:
         case dict():
-            return ", ".join(f"{key} {_nested(part, words)}" for key, part in value.items() if part)
+            parts = [
+                f"{words.status_terms.get(key, key)} {_nested(part, words)}".replace(" （", "（")
+                for key, part in value.items()
+                if part
+            ]
+            return words.status_comma.join(parts)
         case list():
             return "; ".join(_shown(part, words) for part in value) or words.status_none
         case _:
@@ -113,4 +122,4 @@ def _shown(value: object, words: Wording) -> str:
 
 def _nested(value: object, words: Wording) -> str:
     shown = _shown(value, words)
-    return f"({shown})" if isinstance(value, dict) else shown
+    return words.status_nested.format(shown) if isinstance(value, dict) else shown

@@ -87,6 +87,10 @@ class Wording:
     why_assistant: str
     why_forgetting: str
     status_labels: Mapping[str, str]
+    status_terms: Mapping[str, str]
+    status_comma: str
+    status_nested: str
+    status_vectors: str
     status_none: str
     status_spend: str
     status_reserved: str
@@ -206,6 +210,23 @@ EN = Wording(
         "embedding": "search by meaning",
         "degraded": "degraded",
     },
+    status_terms={
+        "recall": "recall",
+        "model": "model",
+        "facts": "facts",
+        "sources": "sources",
+        "threads": "threads",
+        "runs": "runs",
+        "queued": "queued",
+        "leased": "running",
+        "succeeded": "succeeded",
+        "failed": "failed",
+        "cancelled": "cancelled",
+        "unknown": "unknown",
+    },
+    status_comma=", ",
+    status_nested="({})",
+    status_vectors="{model}: {counts}",
     status_none="none",
     status_spend="{workspace}: ${spent} of ${budget}",
     status_reserved=" (${reserved} reserved)",
@@ -325,6 +346,23 @@ ZH = Wording(
         "embedding": "按意思搜索",
         "degraded": "受限",
     },
+    status_terms={
+        "recall": "回忆模式",
+        "model": "模型",
+        "facts": "事实",
+        "sources": "原话和回答",
+        "threads": "对话",
+        "runs": "请求",
+        "queued": "排队",
+        "leased": "进行中",
+        "succeeded": "成功",
+        "failed": "失败",
+        "cancelled": "已取消",
+        "unknown": "结果未知",
+    },
+    status_comma="，",
+    status_nested="（{}）",
+    status_vectors="{model}：{counts}",
     status_none="无",
     status_spend="{workspace}：${spent}，上限 ${budget}",
     status_reserved="（预留 ${reserved}）",

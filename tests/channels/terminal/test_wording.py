@@ -3,9 +3,14 @@ from dataclasses import asdict
 
 import pytest
 
+from pikobot.channels.operator.methods import NO_MODEL, NO_PROVIDER
+from pikobot.channels.terminal.reasons import spoken_reason
 from pikobot.channels.terminal.slash import NAMES
 from pikobot.channels.terminal.status import status_lines
 from pikobot.channels.terminal.wording import EN, ZH, clear_language, locale_language
+from pikobot.memory import embedding_problems
+from pikobot.memory.embed import NOT_EMBEDDED
+from pikobot.memory.embedding_problems import failed
 
 from .fakes import STATUS
 
@@ -59,7 +64,16 @@ def test_the_status_is_a_short_table_in_both_languages() -> None:
         "degraded          no embeddings yet: text search only",
         "                  budget nearly used up",
     ]
-    assert status_lines(STATUS, ZH)[5] == "本月花费  main：$0.0123，上限 $5（预留 $0.0005）"
+    assert status_lines(STATUS | {"mode": "recall", "degraded": [NO_MODEL, NOT_EMBEDDED]}, ZH) == [
+        "版本      0.1.0",
+        "模式      回忆模式",
+        "模型      scripted-1",
+        "数量      原话和回答 12，对话 3，请求（成功 5）",
+        "结果未知  1",
+        "本月花费  main：$0.0123，上限 $5（预留 $0.0005）",
+        "受限      没有聊天模型，处于回忆模式；设置 PIKOBOT_CHAT_API_KEY，或在 credentials.toml 中写入 chat_api_key",
+        "          还没有生成向量：只按文字搜索",
+    ]
 
 
 def test_the_status_tells_how_long_messages_are_kept_and_what_was_removed() -> None:
@@ -87,3 +101,31 @@ def test_a_status_with_unknown_and_missing_keys_is_shown_as_it_is() -> None:
         "degraded  none",
         "queue     jobs 2",
     ]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        NO_MODEL,
+        NO_PROVIDER,
+        NOT_EMBEDDED,
+        "text search only: no key for text-embedding-3-small; set PIKOBOT_EMBEDDING_API_KEY, or embedding.provider=e5 "
+        "for a local model",
+        "the vectors are of e5-small until the new ones are made: text search only",
+        "12 texts are embedded and more wait: text search only",
+        *(
+            f"text search only: {failed(code)} (last tried 2026-03-01T08:00:00Z)"
+            for code in embedding_problems._WORDS
+        ),
+    ],
+)
+def test_what_is_degraded_is_said_in_chinese_with_the_names_of_settings_as_they_are(reason: str) -> None:
+    assert spoken_reason(reason, "en") == reason
+    chinese = spoken_reason(reason, "zh")
+    assert not re.search("[a-z]{2,} [a-z]{2,}", chinese)
+    names = re.findall(r"[A-Z_]{9,}|[a-z]+\.(?!env)[a-z_]{2,}", reason)
+    assert all(name in chinese for name in names)
+
+
+def test_a_reason_that_is_not_known_stays_as_it_is() -> None:
+    assert spoken_reason("the disk is nearly full", "zh") == "the disk is nearly full"
