@@ -92,6 +92,7 @@ async def serving(
             config,
             credentials,
             is_served=True,
+            catches_up=not serves_all,
             embedding=embedding,
             indexer_problem=lambda: None if indexer is None else indexer.problem,
             retention_problem=lambda: None if sweeper is None else sweeper.problem,

@@ -17,7 +17,8 @@ from pikobot.agent.runs import Claimed, Result
 from pikobot.agent.tool import RunFenced, ToolScope
 from pikobot.agent.tools import call_tool, cite, tools_for
 from pikobot.errors import BudgetExceeded, PikobotError, ProviderError
-from pikobot.memory.query_vectors import QueryEmbedder
+from pikobot.memory.query_vectors import Asked, QueryEmbedder
+from pikobot.memory.questions import is_question
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory
 from pikobot.store.attempts import AttemptId
 from pikobot.store.connection import Database
@@ -140,8 +141,16 @@ class Executor:
     async def _search_memory(
         self, text: str, scope_id: ScopeId | None, request_id: SourceId | None
     ) -> MemoryAnswer:
+        asked = Asked()
+        if self._queries is not None and is_question(text):
+            asked = await self._queries.ask(text, is_ephemeral=request_id is None)
         return await self._db.read_async(
-            answer_from_memory, text, scope_id=scope_id, request_id=request_id, now_ms=self._db.clock.now_ms()
+            answer_from_memory,
+            text,
+            scope_id=scope_id,
+            request_id=request_id,
+            now_ms=self._db.clock.now_ms(),
+            meaning=asked.vector,
         )
 
     async def _commit(self, claimed: Claimed, outcome: Outcome, emit: Emit) -> None:

@@ -24,6 +24,7 @@ BUDGET_PAUSE_MS = 60 * 60_000
 FIRST_PAUSE_MS = 15_000
 LONGEST_PAUSE_MS = 60 * 60_000
 PAUSE_FACTOR = 4
+MAX_CAUGHT_UP = 32  # texts: a few seconds of a slow machine at the most
 
 
 class Indexer:
@@ -53,6 +54,20 @@ class Indexer:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(IDLE_CHECK_S):
                     await self._wake.wait()
+
+    async def catch_up(self) -> None:
+        """Embed the little that waits, for a question that comes next: by a local model, which costs nothing."""
+        if not self._engine.is_local:
+            return
+        waiting = await self._db.read_async(
+            embed.count_waiting,
+            self._engine.profile,
+            now_ms=self._db.clock.now_ms(),
+            at_most=MAX_CAUGHT_UP + 1,
+        )
+        if 0 < waiting <= MAX_CAUGHT_UP:
+            while await self.embed_next():
+                pass
 
     async def embed_next(self) -> bool:
         """Embed one batch; False when nothing is due, or embedding rests."""

@@ -34,6 +34,7 @@ from pikobot.store.leases import Lease, State
 from pikobot.store.vectors.owners import Owner
 from pikobot.store.vectors.profiles import (
     Profile,
+    SetId,
     SetState,
     VectorSet,
     active_set,
@@ -279,6 +280,16 @@ def progress(conn: Connection, vector_set: VectorSet, *, now_ms: int) -> Progres
         batches=embedding_jobs.count_batches(conn, vector_set.id),
         problem=embedding_jobs.newest_problem(conn, vector_set.id),
     )
+
+
+def count_waiting(conn: Connection, profile: Profile, *, now_ms: int, at_most: int) -> int:
+    """How many texts wait for the set that serves, or for the first one; 0 when that of another profile serves."""
+    serving = active_set(conn)
+    if serving is not None and serving.profile != profile:
+        return 0
+    set_id = SetId(0) if serving is None else serving.id
+    above_mark = embedding_jobs.count_above_mark(conn, set_id, now_ms=now_ms, at_most=at_most)
+    return above_mark + embedding_jobs.count_batches(conn, set_id).queued
 
 
 def usable_set(conn: Connection, profile: Profile, *, now_ms: int) -> tuple[VectorSet | None, str | None]:

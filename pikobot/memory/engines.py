@@ -8,6 +8,7 @@ Nothing is contacted and nothing heavy is loaded here.
 """
 
 import threading
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from urllib.parse import urlsplit
@@ -37,10 +38,12 @@ class Embedding:
     engines: "Engines | None"
     limits: EmbeddingLimits
 
-    def queries(self, db: Database) -> QueryEmbedder:
+    def queries(self, db: Database, catch_up: Callable[[], Awaitable[None]] | None = None) -> QueryEmbedder:
         """What embeds the questions of an open instance."""
         of = self.engines.of if self.engines is not None else lambda profile: TURNED_OFF
-        return QueryEmbedder(db, of, self.limits, is_wanted=self.is_wanted, unavailable=self.reason)
+        return QueryEmbedder(
+            db, of, self.limits, is_wanted=self.is_wanted, unavailable=self.reason, catch_up=catch_up
+        )
 
     @property
     def is_wanted(self) -> bool:

@@ -10,7 +10,7 @@ not at all.
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from pikobot.errors import BudgetExceeded
@@ -43,7 +43,7 @@ class QueryEmbedder:
 
     ``engines`` gives the engine of a profile, or why it can't be had: after a change of the settings the old vectors
     serve on while the new ones are made. ``unavailable`` is the reason why there is no engine at all; when none is
-    wanted, doing without is no degradation.
+    wanted, doing without is no degradation. ``catch_up`` embeds what was said just before, where nobody else does.
     """
 
     def __init__(
@@ -54,12 +54,14 @@ class QueryEmbedder:
         *,
         is_wanted: bool = True,
         unavailable: str | None = None,
+        catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._db = db
         self._is_wanted = is_wanted
         self._engines = engines
         self._limits = limits
         self._unavailable = unavailable
+        self._catch_up = catch_up
         self._kept: OrderedDict[tuple[Profile, str], QueryVector] = OrderedDict()
         self._rests_until_ms = 0
         self._failure: str | None = None
@@ -79,6 +81,8 @@ class QueryEmbedder:
         """Embed a question; the reason instead of a vector when that fails, never an error."""
         if self._unavailable is not None or not self._is_wanted:
             return Asked(degraded=self._unavailable)
+        if self._catch_up is not None:
+            await self._catch_up()
         profile, has_failed = await self._db.read_async(_serving)
         if profile is None:
             return Asked(degraded=embed.NOT_EMBEDDED)

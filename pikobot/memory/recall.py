@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from pikobot.clock import local_utc_offset_min
+from pikobot.memory.embedding import QueryVector
 from pikobot.memory.periods import Period, Understood, find_period
 from pikobot.memory.questions import (
     Language,
@@ -47,9 +48,17 @@ class _Found:
 
 
 def answer_from_memory(
-    conn: Connection, text: str, *, scope_id: ScopeId | None, request_id: SourceId | None, now_ms: int
+    conn: Connection,
+    text: str,
+    *,
+    scope_id: ScopeId | None,
+    request_id: SourceId | None,
+    now_ms: int,
+    meaning: QueryVector | None = None,
 ) -> MemoryAnswer:
     """Acknowledge a statement; answer a question in its language with a few quotations.
+
+    Where no statement has the words of a question, those nearest to its ``meaning`` are quoted, and said to be that.
 
     A few bare words may be either: they are acknowledged, and what matches is quoted. Without ``request_id`` nothing
     is kept, and the acknowledgement says so.
@@ -64,6 +73,8 @@ def answer_from_memory(
             found = _found_in(statements, understood, language)
         elif quoted := statements.about(words):
             found = _Found(_FOUND[language], quoted)
+        elif asks and meaning is not None and (quoted := statements.like(meaning)):
+            found = _Found(_FOUND_BY_MEANING[language], quoted)
     lines = [] if asks else [(_NOTED if request_id is not None else _NOT_KEPT)[language]]
     if asks or found.quoted:
         lines.append(found.heading)
@@ -147,6 +158,10 @@ _NOTHING_EVER = {
     "zh": "没有找到相关的原话，{period}没有，其他时间也没有。这不表示从未说过，换个说法也许能找到。",
 }
 _FOUND = {"en": "This is what was said:", "zh": "找到这些原话："}
+_FOUND_BY_MEANING = {
+    "en": "No statement has these words; in meaning these are the nearest:",
+    "zh": "没有原话用到这些词，意思最接近的是：",
+}
 _FOUND_IN = {"en": "From {period}, or about it:", "zh": "{period}说的，或关于那段时间的原话："}
 _FOUND_ELSEWHERE = {
     "en": "Nothing about that is from {period}. At other times this was said:",

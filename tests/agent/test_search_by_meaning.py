@@ -80,8 +80,6 @@ def test_work_embeds_until_idle_and_both_ways_of_asking_find_by_meaning(instance
             return await call_async(service.operator, "status", {})
 
     with connect_operator(instance, SystemClock()) as operator:
-        before = operator.call("memory.search", {"query": "sleeps"})
-        assert first(before) == ("my puppy sleeps", "nothing is embedded yet: text search only")
         status: Any = operator.call("status", {})
         assert status["degraded"][-1] == "nothing is embedded yet: text search only"
     status = asyncio.run(drain())
@@ -102,6 +100,13 @@ def test_work_embeds_until_idle_and_both_ways_of_asking_find_by_meaning(instance
     }
     with connect_operator(instance, SystemClock()) as operator:
         assert first(operator.call("memory.search", {"query": "physician"})) == ("今天去看了大夫", None)
+
+
+def test_where_nobody_serves_a_question_embeds_what_was_said_before_it(instance: Instance) -> None:
+    with connect_operator(instance, SystemClock()) as operator:
+        assert first(operator.call("memory.search", {"query": "hound"})) == ("my puppy sleeps", None)
+        status: Any = operator.call("status", {})
+        assert (status["embedding"]["serving"]["vectors"], status["embedding"]["problem"]) == (2, None)
 
 
 def test_doctor_tells_what_embeds_and_what_waits(instance: Instance) -> None:

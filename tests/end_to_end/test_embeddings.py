@@ -432,7 +432,6 @@ def test_an_offline_instance_finds_what_was_said_in_other_words(tmp_path: Path) 
     )
     for text in told:
         assert run("run", "--instance", root, "-m", text).code == 0
-    assert run("work", "--drain", "--instance", root) == Outcome(0, "", "")
     asked = ("Who looks after my teeth?", "汽车放在哪里？", "When is our trip to Portugal?", "谁要办婚礼？")
     lines = [json.dumps({"method": "memory.search", "params": {"query": query}}) for query in asked]
     answered = run("rpc", "--batch", "-", "--instance", root, stdin="\n".join(lines))
@@ -440,6 +439,10 @@ def test_an_offline_instance_finds_what_was_said_in_other_words(tmp_path: Path) 
     assert [(page["results"][0]["text"], page["degraded"]) for page in pages] == [
         (text, None) for text in told
     ]
+    for question, text in zip(asked[:2], told, strict=False):
+        answer = run("run", "--instance", root, "-m", question)
+        assert answer.out.splitlines()[1].endswith(text + "”")
+    assert "I found no statement" in run("run", "--instance", root, "-m", "How do volcanoes erupt?").out
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

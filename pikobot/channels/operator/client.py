@@ -157,7 +157,7 @@ def connect_operator(instance: Instance, clock: Clock) -> Iterator[Operator]:
         db = open_memory(instance.database_path, instance.ledger_path, clock)
         with contextlib.closing(db):
             obey_message_days(db, config.retention.message_days)
-            context = create_context(db, instance, config, credentials, is_served=False)
+            context = create_context(db, instance, config, credentials, is_served=False, catches_up=True)
             with contextlib.closing(DirectOperator(context)) as operator:
                 yield operator
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from pikobot import __version__
+from pikobot.agent.indexer import Indexer
 from pikobot.channels.operator.embedding_status import embedding_status
 from pikobot.channels.operator.protocol import MAX_METHOD_CHARS_NAMED, Json
 from pikobot.clock import iso_time
@@ -146,14 +147,21 @@ def create_context(
     credentials: Credentials,
     *,
     is_served: bool,
+    catches_up: bool = False,
     embedding: Embedding | None = None,
     indexer_problem: Callable[[], str | None] = lambda: None,
     retention_problem: Callable[[], str | None] = lambda: None,
 ) -> OperatorContext:
-    """The context of an open instance. ``embedding`` is made from the settings when it is not given."""
+    """The context of an open instance. ``embedding`` is made from the settings when it is not given.
+
+    ``catches_up``: nothing embeds in the background, so a search embeds the little that waits before it.
+    """
     is_model_on = config.chat.is_model_on(has_key=credentials.chat_api_key is not None)
     no_model = None if is_model_on else NO_PROVIDER if config.chat.provider == "none" else NO_MODEL
     embedding = embedding or embedding_of(config, credentials, db.clock)
+    catch_up = None
+    if catches_up and embedding.engine is not None:
+        catch_up = Indexer(db, embedding.engine, embedding.limits).catch_up
     return OperatorContext(
         db=db,
         ledger_path=instance.ledger_path,
@@ -161,7 +169,7 @@ def create_context(
         mode="model" if is_model_on else "recall",
         is_served=is_served,
         degraded=() if no_model is None else (no_model,),
-        queries=embedding.queries(db),
+        queries=embedding.queries(db, catch_up),
         embedding=embedding,
         indexer_problem=indexer_problem,
         retention_problem=retention_problem,
