@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pikobot.cli.inputs import opened
+from pikobot.cli.making import open_or_make
 from pikobot.clock import Clock, SystemClock
 from pikobot.errors import ExitCode, UsageError
-from pikobot.instance import open_instance
 from pikobot.memory.imports import ImportReport, Problem, import_jsonl
 from pikobot.memory.opening import open_memory
 from pikobot.serving import acquire_serving_lock
@@ -27,7 +27,7 @@ NUMBERS_A_LINE = 10
 
 
 def import_(format_name: str, file: str, root: Path, *, clock: Clock | None = None) -> ExitCode:
-    """Import a file, or stdin for ``-``, into the instance in an absolute directory.
+    """Import a file, or stdin for ``-``, into the instance in an absolute directory. A new one is made when needed.
 
     Raises `UsageError` for an unknown format or a missing file, `InstanceBusy` while a process serves the
     instance, and what opening it raises.
@@ -35,22 +35,21 @@ def import_(format_name: str, file: str, root: Path, *, clock: Clock | None = No
     if format_name not in FORMATS:
         raise UsageError(f"{format_name!r:.60} is not an import format; known are {', '.join(FORMATS)}")
     clock = clock or SystemClock()
-    instance = open_instance(root)
-    config = instance.load_config()
     listing = _Listing()
-    with (
-        opened(file) as stream,
-        acquire_serving_lock(instance, clock),
-        contextlib.closing(open_memory(instance.database_path, instance.ledger_path, clock)) as db,
-        _progress(stream) as on_progress,
-    ):
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(opened(file))  # first: for a wrong name no instance is made
+        instance = open_or_make(root)
+        config = instance.load_config()
+        stack.enter_context(acquire_serving_lock(instance, clock))
+        db = open_memory(instance.database_path, instance.ledger_path, clock)
+        stack.callback(db.close)
         report = import_jsonl(
             db,
             stream,
             message_days=config.retention.message_days,
             learns=config.extraction.enabled and config.memory.extract_imports,
             on_problem=listing.add,
-            on_progress=on_progress,
+            on_progress=stack.enter_context(_progress(stream)),
         )
         listing.end()
     emit(_summary(report) + "\n")

@@ -11,10 +11,11 @@ from typing import Any
 
 from pikobot.channels.terminal.once import answer_once, read_request
 from pikobot.channels.terminal.services import ChatOptions
-from pikobot.config_file import default_config_text
+from pikobot.cli.making import open_or_make
 from pikobot.errors import ExitCode, UsageError
-from pikobot.instance import Instance, create_instance, is_instance, open_instance
+from pikobot.instance import Instance, open_instance
 from pikobot.supervisor import Service, serving, terminal_services
+from pikobot.text import Count
 
 STDIN = "-"
 TERMINATED = 128 + signal.SIGTERM  # as shells have it
@@ -38,7 +39,7 @@ def run(root: Path, options: RunOptions) -> int:
         raise UsageError("--ephemeral keeps nothing, so it has no --thread: leave one of them out")
     is_chat = options.message is None and sys.stdin.isatty()
     text = None if is_chat else _given_text(options.message)
-    instance = _instance(root)
+    instance = open_or_make(root)
     chat_options = ChatOptions(thread=options.thread, is_ephemeral=options.is_ephemeral)
     if text is None:
         return _run_until_terminated(_chat(instance, chat_options))
@@ -69,16 +70,6 @@ def _given_text(message: str | None) -> str:
     return message if message is not None and message != STDIN else read_request(sys.stdin.buffer)
 
 
-def _instance(root: Path) -> Instance:
-    if is_instance(root):
-        return open_instance(root)
-    instance = create_instance(root, default_config_text())
-    sys.stderr.write(
-        f"made a new instance at {root}; `pikobot init {instance.option}` changes its settings\n"
-    )
-    return instance
-
-
 async def _chat(instance: Instance, options: ChatOptions) -> int:
     from pikobot.channels.terminal.chat import chat  # loads the line editor
 
@@ -99,7 +90,9 @@ async def _work(instance: Instance, *, until_idle: bool) -> int:
             await asyncio.wait({service.worker})
         if service.sweeper is not None and service.sweeper.totals.sources:
             swept = service.sweeper.totals
-            sys.stderr.write(f"retention removed {swept.sources} sources and {swept.facts} facts\n")
+            sys.stderr.write(
+                f"retention removed {Count(swept.sources):source} and {Count(swept.facts):fact}\n"
+            )
         if (problem := service.operator.indexer_problem()) is not None:
             sys.stderr.write(f"not all is embedded: {problem}\n")
     return ExitCode.DONE

@@ -134,6 +134,21 @@ def test_an_instance_that_is_served_is_busy(instance: Instance, tmp_path: Path) 
     assert busy.value.exit_code == ExitCode.BUSY
 
 
+def test_a_new_instance_is_made_for_a_file_that_is_there(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "new"
+    with pytest.raises(UsageError, match="no such file"):
+        import_("jsonl", str(tmp_path / "none"), root)
+    assert not root.exists()
+    assert import_("jsonl", written(tmp_path, *LINES), root) == ExitCode.DONE
+    out, err = capfd.readouterr()
+    assert out == "2 added\n"
+    assert err.startswith(f"made a new instance at {root}; ")
+    assert import_("jsonl", written(tmp_path, *LINES), root) == ExitCode.DONE
+    assert capfd.readouterr() == ("0 added, 2 already there\n", "")
+
+
 def test_the_lock_is_given_back_when_the_stream_fails(instance: Instance, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         import_("jsonl", str(tmp_path / "none"), instance.root)
