@@ -106,6 +106,7 @@ async def serving(
             learns=config.extraction.enabled,
             on_run_ended=_waker(learner, indexer),
             queries=operator.queries,
+            ledger_path=instance.ledger_path,
         )
         remove_socket(instance)
         stack.callback(remove_socket, instance)

@@ -41,12 +41,18 @@ class Notice:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """The outcome: the answer's text as retained (partial when the run failed midway), and the error if any."""
+    """The outcome: the answer's text as retained (partial when the run failed midway), and the error if any.
+
+    ``proposes_erasure``: the next message may confirm what the answer shows; ``has_erased``: it was confirmed, and
+    there is no run.
+    """
 
     state: State
     text: str
     is_partial: bool = False
     error: PikobotError | None = None
+    proposes_erasure: bool = False
+    has_erased: bool = False
 
 
 Event = TextDelta | ToolStarted | ToolFinished | Retrying | Notice | RunEnded

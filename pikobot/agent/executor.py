@@ -6,20 +6,25 @@ and emits `RunEnded` last. What the provider may have charged for is never asked
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pikobot.adapters.chat import ChatCallFailed, ChatModel, Message, StopReason, ToolCall
 from pikobot.agent import events, runs
 from pikobot.agent.accounting import RunJournal, Tariff
 from pikobot.agent.context import Room, ephemeral_context
-from pikobot.agent.loop import Emit, Loop
+from pikobot.agent.loop import PARAGRAPH, Emit, Loop
 from pikobot.agent.runs import Claimed, Result
 from pikobot.agent.tool import RunFenced, ToolScope
 from pikobot.agent.tools import call_tool, cite, tools_for
+from pikobot.clock import local_utc_offset_min
 from pikobot.errors import BudgetExceeded, PikobotError, ProviderError
+from pikobot.memory import proposals
+from pikobot.memory.forget_requests import ForgetRequest, asks_to_forget, read_request
+from pikobot.memory.forget_wording import ephemeral_text, hint_text, nothing_text
 from pikobot.memory.query_vectors import Asked, QueryEmbedder
-from pikobot.memory.questions import is_question
+from pikobot.memory.questions import is_question, language_of
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory
+from pikobot.memory.statements import day_said
 from pikobot.store.attempts import AttemptId
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
@@ -51,6 +56,7 @@ class Outcome:
     is_partial: bool = False
     error: PikobotError | None = None
     error_code: str | None = None
+    proposes_erasure: bool = False
 
 
 class Executor:
@@ -94,15 +100,18 @@ class Executor:
             loop.transcript.extend(claimed.transcript)
             loop.cache_key = claimed.thread.public_id
             outcome = await converse(loop, claimed.context.messages, self._brain.run_timeout_s)
+        if outcome.state is State.SUCCEEDED:
+            outcome = await self._with_proposal(claimed, outcome, emit)
         await self._commit(claimed, outcome, emit)
 
     async def execute_ephemeral(self, text: str, owner: Scope, emit: Emit) -> events.RunEnded:
         """Answer without retaining anything but the account of what it cost; the caller emits the end."""
         scope_id = await self._db.read_async(find_scope, owner)
-        if self._brain is None:
+        if self._brain is None and self._asked_in(text) is not None:
+            outcome = _said(ephemeral_text(language_of(text)), emit)
+        elif self._brain is None:
             found = await self._search_memory(text, scope_id, None)
-            emit(events.TextDelta(found.text))
-            outcome = Outcome(State.SUCCEEDED, found.text)
+            outcome = _said(found.text, emit)
         else:
             scope = ToolScope(
                 db=self._db,
@@ -127,16 +136,49 @@ class Executor:
 
     async def _recall(self, claimed: Claimed, emit: Emit) -> Outcome:
         """Quote from memory; search again when something found was forgotten before it could be cited."""
+        text = claimed.request.text
+        request = self._asked_in(text)
+        if request is not None:
+            return await self._propose(claimed, request, emit)
         is_cited: bool | None = False
         while not is_cited:
-            found = await self._search_memory(
-                claimed.request.text, claimed.thread.scope_id, claimed.request.id
-            )
+            found = await self._search_memory(text, claimed.thread.scope_id, claimed.request.id)
             is_cited = await self._db.perform_async(cite, claimed.lease, claimed.run.id, found.source_ids)
             if is_cited is None:
                 raise RunFenced
-        emit(events.TextDelta(found.text))
-        return Outcome(State.SUCCEEDED, found.text)
+        hint = PARAGRAPH + hint_text(language_of(text)) if asks_to_forget(text) else ""
+        return _said(found.text + hint, emit)
+
+    def _asked_in(self, text: str) -> ForgetRequest | None:
+        now_ms = self._db.clock.now_ms()
+        return read_request(text, day_said(now_ms, local_utc_offset_min(now_ms)))
+
+    async def _propose(self, claimed: Claimed, request: ForgetRequest, emit: Emit) -> Outcome:
+        """Where no model understands a request to forget: what it means is shown like what a model proposes."""
+        asked = await self._db.read_async(
+            proposals.find_asked,
+            request,
+            asking=claimed.request.public_id,
+            thread=claimed.thread,
+            workspace=claimed.scope.workspace,
+        )
+        if asked.is_nothing:
+            return _said(nothing_text(language_of(claimed.request.text)), emit)
+        if not await self._db.perform_async(proposals.propose, claimed.lease, asked):
+            raise RunFenced
+        return Outcome(State.SUCCEEDED, "")
+
+    async def _with_proposal(self, claimed: Claimed, outcome: Outcome, emit: Emit) -> Outcome:
+        """The answer with what the run has proposed to forget below it, for the owner to confirm."""
+        language = language_of(claimed.request.text)
+        shown = await self._db.perform_async(proposals.show, claimed.lease, language)
+        if shown is None:
+            raise RunFenced
+        if not shown:
+            return outcome if outcome.text else _said(nothing_text(language), emit)
+        addition = PARAGRAPH + shown if outcome.text else shown
+        emit(events.TextDelta(addition))
+        return replace(outcome, text=outcome.text + addition, proposes_erasure=True)
 
     async def _search_memory(
         self, text: str, scope_id: ScopeId | None, request_id: SourceId | None
@@ -167,7 +209,8 @@ class Executor:
         )
         if state is None:
             raise RunFenced
-        emit(events.RunEnded(state, outcome.text, outcome.is_partial, outcome.error))
+        ended = events.RunEnded(state, outcome.text, outcome.is_partial, outcome.error)
+        emit(replace(ended, proposes_erasure=outcome.proposes_erasure))
 
 
 async def converse(loop: Loop[AttemptId], context: Sequence[Message], timeout_s: float) -> Outcome:
@@ -182,7 +225,7 @@ async def converse(loop: Loop[AttemptId], context: Sequence[Message], timeout_s:
     except ProviderError as failure:
         return _failed(loop, failure, "provider_error")
     except TimeoutError:
-        late = ProviderError(f"no whole answer within chat.run_timeout_s = {timeout_s:g} seconds; ask again")
+        late = ProviderError(f"no whole answer within chat.run_timeout_s = {timeout_s:g}; ask again")
         return _failed(loop, late, "deadline")
     if not answer.text.strip():
         return _failed(loop, ProviderError("the model gave an empty answer; ask again"), "empty_answer")
@@ -191,6 +234,11 @@ async def converse(loop: Loop[AttemptId], context: Sequence[Message], timeout_s:
     if answer.stop_reason is StopReason.CONTENT_FILTER:
         loop.emit(events.Notice("the provider's content filter cut the answer off"))
     return Outcome(State.SUCCEEDED, answer.text, is_partial=answer.stop_reason is not StopReason.STOP)
+
+
+def _said(text: str, emit: Emit) -> Outcome:
+    emit(events.TextDelta(text))
+    return Outcome(State.SUCCEEDED, text)
 
 
 def _failed(loop: Loop[AttemptId], error: PikobotError, code: str) -> Outcome:

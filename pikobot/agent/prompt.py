@@ -31,7 +31,9 @@ found there.
 
 What the owner mentions is learned by itself. Only when the current message explicitly asks to remember something, \
 keep those words of it with memory_assert; when it corrects what is remembered, find that fact and replace it \
-with memory_correct. A wish for this answer alone is neither.
+with memory_correct. A wish for this answer alone is neither. Only when it explicitly asks to forget or delete \
+something, propose that with source_forget: the owner is then shown what would go and decides. You can't erase \
+anything yourself.
 
 At the end of the newest message may stand <owner_basics>, what the owner has stated about themselves, and \
 <standing_preferences>, what the owner has asked for from now on: follow those where they fit, unless the message \

@@ -10,6 +10,7 @@ import contextlib
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pikobot.agent import events, runs
@@ -18,10 +19,14 @@ from pikobot.agent.loop import Emit
 from pikobot.agent.runs import Claimed, Request, Unanswerable
 from pikobot.agent.tool import RunFenced
 from pikobot.errors import PikobotError
+from pikobot.memory import proposals
+from pikobot.memory.forget_wording import kept_text, says_no, says_yes
 from pikobot.memory.query_vectors import QueryEmbedder
+from pikobot.memory.questions import language_of
 from pikobot.store.attempts import mark_started_unknown
 from pikobot.store.connection import Connection, Database
 from pikobot.store.leases import State
+from pikobot.store.proposals import Proposal
 from pikobot.store.runs import RunId, answer_of, find_run, next_claimable, unfinished_runs
 from pikobot.store.scopes import Scope
 from pikobot.store.threads import ThreadId, find_thread_by_public_id
@@ -86,8 +91,12 @@ class Runner:
         learns: bool = False,
         on_run_ended: Callable[[], None] | None = None,
         queries: QueryEmbedder | None = None,
+        ledger_path: Path | None = None,
     ) -> None:
-        """``serves_all`` False: only threads that were asked in are worked on (a single question)."""
+        """``serves_all`` False: only threads that were asked in are worked on (a single question).
+
+        Without the path of the erasure ledger nothing that was proposed to be forgotten can be confirmed.
+        """
         self._db = db
         self._brain = brain
         self._owner = owner
@@ -99,6 +108,8 @@ class Runner:
         self._answerings: dict[RunId, Answering] = {}
         self._executions: dict[RunId, _Execution] = {}
         self._ephemeral: set[asyncio.Task[None]] = set()
+        self._ledger_path = ledger_path
+        self._erasures: set[asyncio.Task[None]] = set()
         self._claiming = asyncio.Lock()
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_RUNS)
@@ -121,12 +132,26 @@ class Runner:
     ) -> Answering:
         """Retain a message and queue its run; durable when this returns.
 
+        A bare yes or no to what the answer before has proposed to forget is carried out instead, and not retained.
         Raises `NotFound` for an unknown thread, `InvalidParams` for text that can't be stored.
         """
+        text = clean_text("the message", text, max_chars=MAX_REQUEST_CHARS)
+        thread_key = _clean_key(thread_key)
+        if (says_yes(text) or says_no(text)) and self._ledger_path is not None:
+            proposal = await self._db.read_async(
+                proposals.waiting,
+                self._owner,
+                thread_key=thread_key,
+                thread_id=thread_id,
+                is_standalone=is_standalone,
+                now_ms=self._db.clock.now_ms(),
+            )
+            if proposal is not None:
+                return self._decide(proposal, text, self._ledger_path)
         request = Request(
-            text=clean_text("the message", text, max_chars=MAX_REQUEST_CHARS),
+            text=text,
             scope=self._owner,
-            thread_key=_clean_key(thread_key),
+            thread_key=thread_key,
             thread_id=thread_id,
             is_standalone=is_standalone,
             message_days=self._message_days,
@@ -141,6 +166,38 @@ class Runner:
             self._asked_threads[accepted.thread.id] = None
         self._wake.set()
         return answering
+
+    def _decide(self, proposal: Proposal, text: str, ledger_path: Path) -> Answering:
+        """Carry out the owner's word about what was shown. It can't be stopped: an erasure ends as a whole."""
+        answering = Answering("", "", _stop_nothing)
+        task = asyncio.create_task(self._carry_out(proposal, text, ledger_path, answering.emit))
+        self._erasures.add(task)
+        task.add_done_callback(self._erasures.discard)
+        return answering
+
+    async def _carry_out(self, proposal: Proposal, text: str, ledger_path: Path, emit: Emit) -> None:
+        said = text if language_of(text) == "zh" else proposal.request_text  # a "y" is of every language
+        language = language_of(said)
+        try:
+            if says_yes(text):
+                carried = await asyncio.to_thread(
+                    proposals.carry_out, self._db, ledger_path, proposal, language
+                )
+            else:
+                await self._db.perform_async(proposals.withdraw, proposal)
+                carried = proposals.Carried(kept_text(language), has_erased=False)
+        except Exception as error:  # noqa: BLE001 — the edge of a request, as in `_answer`
+            emit(events.RunEnded(State.FAILED, "", error=_reported(error)))
+            return
+        emit(events.TextDelta(carried.text))
+        emit(
+            events.RunEnded(
+                State.SUCCEEDED,
+                carried.text,
+                proposes_erasure=carried.is_shown_again,
+                has_erased=carried.has_erased,
+            )
+        )
 
     async def ask_ephemeral(self, text: str) -> Answering:
         """Answer without retaining the request or the answer. Raises `InvalidParams`."""
@@ -292,9 +349,9 @@ class Runner:
             task.cancel()
 
     async def aclose(self) -> None:
-        """Stop the ephemeral requests under way; the retained ones end with `serve`."""
+        """Stop the ephemeral requests under way, let erasures end; the retained requests end with `serve`."""
         await self._stop_ephemeral()
-        await asyncio.gather(*self._ephemeral, return_exceptions=True)
+        await asyncio.gather(*self._ephemeral, *self._erasures, return_exceptions=True)
 
     async def _execute_ephemeral(self, text: str, emit: Emit) -> None:
         ended = events.RunEnded(State.CANCELLED, "")
@@ -314,6 +371,10 @@ class Runner:
         answering = self._answerings.pop(run_id, None)
         if answering is not None:
             answering.emit(ended)
+
+
+async def _stop_nothing() -> None:
+    pass
 
 
 def _clean_key(key: str | None) -> str | None:

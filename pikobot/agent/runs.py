@@ -28,8 +28,10 @@ from pikobot.store.attempts import (
     workspace_spending,
 )
 from pikobot.store.connection import Connection, Database
+from pikobot.store.erasures import is_erased
 from pikobot.store.facts import cite_facts
 from pikobot.store.leases import Lease, State
+from pikobot.store.proposals import Place, drop_proposal, drop_waiting, has_proposal
 from pikobot.store.runs import Run, RunId
 from pikobot.store.scopes import Scope, ensure_scope, find_scope, load_scope
 from pikobot.store.sources import (
@@ -119,10 +121,14 @@ class Result:
 
 
 def accept(db: Database, request: Request) -> Accepted:
-    """Retain a message and queue its run, both or neither. Raises `NotFound` for an unknown thread id."""
+    """Retain a message and queue its run, both or neither. Raises `NotFound` for an unknown thread id.
+
+    What was waiting for the owner's word in its place is dropped, for this is the next message.
+    """
     now_ms = db.clock.now_ms()
     with db.write("accept a message") as tx:
         thread = _thread_of(tx, request, db)
+        drop_waiting(tx, Place(thread.scope_id, None if request.is_standalone else thread.id))
         run = runs.insert_run(tx, thread.id, is_standalone=request.is_standalone, clock=db.clock)
         insert_source(
             tx,
@@ -261,7 +267,7 @@ def finish(
     """Commit the answer and end the run, in one transaction; None, and nothing kept, when the run is lost.
 
     Returns the state it ended in: a failed run with a call that may have charged ends as 'unknown'. ``learns``
-    queues what was said for extraction when the run succeeded.
+    queues what was said for extraction when the run succeeded, unless it is about what is to be forgotten.
     """
     now_ms = db.clock.now_ms()
     with db.write("finish a run") as tx:
@@ -270,7 +276,7 @@ def finish(
         said = [claimed.request.id]
         if result is not None:
             said.append(_insert_answer(tx, db, claimed, result, now_ms))
-        if learns and state is State.SUCCEEDED:
+        if learns and state is State.SUCCEEDED and not has_proposal(tx, claimed.run.id):
             sources = load_sources(tx, said, now_ms=now_ms).values()
             queue_sources(tx, sources, run_id=claimed.run.id, clock=db.clock)
         return _end(tx, claimed.lease, state, error_code, now_ms)
@@ -324,6 +330,8 @@ def is_cut_off(conn: Connection, thread_public_id: str) -> bool:
 def _thread_of(tx: Connection, request: Request, db: Database) -> Thread:
     if request.thread_id is not None:
         thread = find_thread_by_public_id(tx, request.thread_id)
+        if thread is None and is_erased(tx, request.thread_id):
+            return create_thread(tx, ensure_scope(tx, request.scope), request.thread_key, db.clock)
         if thread is None or thread.scope_id != find_scope(tx, request.scope):
             raise NotFound(f"there is no conversation {request.thread_id!r:.60}")
         return thread
@@ -368,6 +376,8 @@ def _end(tx: Connection, lease: Lease, state: State, error_code: str | None, now
     if state is State.FAILED and has_unknown_attempt(tx, lease.row_id):
         state = State.UNKNOWN
     runs.clear_execution(tx, RunId(lease.row_id))
+    if state is not State.SUCCEEDED:
+        drop_proposal(tx, RunId(lease.row_id))
     leases.finish(tx, lease, state, now_ms=now_ms, error_code=error_code)
     return state
 

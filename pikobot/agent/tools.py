@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from pikobot.adapters.chat import Message, ToolCall
 from pikobot.agent.fact_tools import MEMORY_ASSERT, MEMORY_CORRECT, MEMORY_READ
+from pikobot.agent.forget_tool import SOURCE_FORGET
 from pikobot.agent.tool import Audience, Reading, RunFenced, Tool, ToolScope
 from pikobot.errors import PikobotError, UsageError
 from pikobot.memory.history import HistoryParams, HistoryReader, query_history
@@ -80,6 +81,7 @@ TOOLS = (
     ),
     MEMORY_ASSERT,
     MEMORY_CORRECT,
+    SOURCE_FORGET,
 )
 
 

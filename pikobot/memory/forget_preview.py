@@ -160,6 +160,11 @@ def labels_left(
     return targets.find_labels(conn, target.words[0], scopes, without=gone_threads | gone, at_most=MAX_ITEMS)
 
 
+def glances(conn: Connection, source_ids: Sequence[SourceId]) -> tuple[PreviewItem, ...]:
+    """The first twenty of the sources, for somebody to recognise them."""
+    return tuple(_items(conn, source_ids[:MAX_ITEMS], {}))
+
+
 def _items(
     conn: Connection, source_ids: Sequence[SourceId], holders: dict[SourceId, Holder]
 ) -> list[PreviewItem]:

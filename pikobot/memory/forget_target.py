@@ -1,13 +1,13 @@
 """What is to be forgotten: how somebody names it, and which sources, facts and threads that means now.
 
-    ids             sources, facts, or the last exchange of a thread; each stands alone
+    ids             sources and facts, or the last exchange of a thread
     what was said   a literal, a thread, a workspace, a range of time, only the owner's words; these narrow one another
 
 A fact means every row that states the same, with the sources that they quote: nothing that could teach it again is
 left, and its tombstone keeps what was said before from teaching it (`memory.facts`).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pikobot.errors import InvalidParams, NotFound
@@ -35,7 +35,7 @@ Scopes = Collection[ScopeId] | None
 
 @dataclass(frozen=True, kw_only=True)
 class ForgetTarget:
-    """One kind of ids, or any of the rest together; but a workspace and a thread exclude each other.
+    """Ids, or any of the rest together; but a workspace and a thread exclude each other.
 
     Ids are public. ``words`` are literals in any case, all of which have to be there (`targets.find_holding`). A
     ``thread`` may be its id or its name. ``from_`` and ``to`` are ISO 8601 and include the moment or the day that they
@@ -55,7 +55,7 @@ class ForgetTarget:
     along: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        by_id = [bool(self.sources), bool(self.facts), bool(self.last_exchange)]
+        by_id = [bool(self.sources or self.facts), bool(self.last_exchange)]
         narrowing = [self.words, self.thread, self.workspace, self.from_, self.to, self.owner_only]
         if sum(by_id) + any(narrowing) != 1 or (self.thread and self.workspace):
             raise InvalidParams(
@@ -95,32 +95,36 @@ class Resolved:
 def resolve(conn: Connection, target: ForgetTarget, scopes: Scopes) -> Resolved:
     """Raises `NotFound` that names the ids which never were or are out of the scopes; erased ones are counted."""
     along = tuple(targets.find_ids(conn, target.along, scopes).values())
-    if target.sources:
-        found = targets.find_ids(conn, target.sources, scopes)
-        erased = _missing(conn, "source", "memory.list", target.sources, found)
-        return Resolved(tuple(found.values()), along=along, already_erased=erased)
-    if target.facts:
-        return _resolve_facts(conn, target.facts, scopes, along)
+    if target.sources or target.facts:
+        return _resolve_ids(conn, target, scopes, along)
     if target.last_exchange is not None:
         thread = _find_thread(conn, target.last_exchange, scopes)
         if thread is None:
             return Resolved(already_erased=1)
-        return Resolved(tuple(targets.find_last_exchange(conn, thread.id)))
+        before = along[0] if along else None
+        return Resolved(tuple(targets.find_last_exchange(conn, thread.id, before=before)), along=along)
     return _resolve_said(conn, target, scopes, along)
 
 
-def _resolve_facts(
-    conn: Connection, public_ids: Sequence[str], scopes: Scopes, along: tuple[SourceId, ...]
+def _resolve_ids(
+    conn: Connection, target: ForgetTarget, scopes: Scopes, along: tuple[SourceId, ...]
 ) -> Resolved:
-    found = targets.find_facts(conn, public_ids, scopes)
-    erased = _missing(conn, "fact", "memory.search", public_ids, found)
+    sources = targets.find_ids(conn, target.sources, scopes)
+    facts = targets.find_facts(conn, target.facts, scopes)
+    erased = _missing(conn, "source", "memory.list", target.sources, sources)
+    erased += _missing(conn, "fact", "memory.search", target.facts, facts)
     tombstones = {
         public_id: Tombstone("fact", public_id, fact.identity)
-        for fact in found.values()
+        for fact in facts.values()
         for public_id in fact.public_ids
     }
-    quoted = dict.fromkeys(source_id for fact in found.values() for source_id in fact.source_ids)
-    return Resolved(tuple(quoted), facts=tuple(tombstones.values()), along=along, already_erased=erased)
+    quoted = (source_id for fact in facts.values() for source_id in fact.source_ids)
+    return Resolved(
+        tuple(dict.fromkeys((*sources.values(), *quoted))),
+        facts=tuple(tombstones.values()),
+        along=along,
+        already_erased=erased,
+    )
 
 
 def _resolve_said(

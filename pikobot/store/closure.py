@@ -7,7 +7,7 @@
            ──▶ text index, media, dependencies, citations   removed with their source
            ──▶ runs that it asks for, unfinished            cancelled, 'forgotten'
            ──▶ runs that have read it, under way            lose their lease and are queued again without it
-           ──▶ transcripts of both kinds of runs            removed
+           ──▶ transcripts of both kinds of runs            removed, with what they have proposed to forget
            ──▶ which facts such runs and answers have read      removed
            ──▶ facts that quote it or need it as context        removed with tags, index rows, unused entities
            ──▶ facts that such a fact has replaced              stand again, or follow its own successor
@@ -254,6 +254,7 @@ def detach(conn: Connection, source_id: SourceId, *, now_ms: int) -> Removed:
 def _remove_what_was_made(conn: Connection, source_ids: list[SourceId], runs: _Runs) -> dict[str, int]:
     """Remove what stands in other tables because of sources: what runs have read of them, facts, vectors."""
     ids = _json(source_ids)
+    _delete(conn, "forget_proposals", "run_id", _json(_all(runs)))
     rows = {
         "run_transcript": _delete(conn, "run_transcript", "run_id", _json(_all(runs))),
         "run_sources": _delete_citations(conn, runs, ids),

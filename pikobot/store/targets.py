@@ -5,6 +5,7 @@ sources that it quotes, for those say it.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,7 @@ from typing import Literal
 from pikobot.store.connection import Connection
 from pikobot.store.facts import FactId
 from pikobot.store.scopes import ScopeId
+from pikobot.store.segmentation import is_cjk, match_expression, pairs, quoted
 from pikobot.store.sources import Role, SourceId
 from pikobot.store.threads import ThreadId
 
@@ -21,6 +23,7 @@ Holder = Literal["text", "speaker", "fact"]
 # Speakers that nobody has named: their names are not what somebody looks for.
 UNNAMED_SPEAKERS = ("owner", "pikobot", "assistant", "participant")
 UNNAMED_SUBJECTS = ("owner", "assistant")
+LEAST_SHARE_OF_PAIRS = 2 / 3
 
 _IN_BOUNDS = """
     (:scopes IS NULL OR s.scope_id IN (SELECT value FROM json_each(:scopes)))
@@ -146,6 +149,23 @@ def find_facts(
     return found
 
 
+def sources_under_facts(conn: Connection, public_ids: Iterable[str]) -> list[SourceId]:
+    """All that the facts of those public ids rest on: what they quote, and what they need as context."""
+    rows = conn.execute(
+        """
+        WITH named (id) AS (
+            SELECT id FROM facts WHERE public_id IN (SELECT value FROM json_each(?))
+        )
+        SELECT e.source_id FROM named CROSS JOIN fact_evidence AS e ON e.fact_id = named.id
+        UNION
+        SELECT c.source_id FROM named CROSS JOIN fact_context AS c ON c.fact_id = named.id
+        ORDER BY 1
+        """,
+        (json.dumps(list(public_ids)),),
+    )
+    return [SourceId(row[0]) for row in rows]
+
+
 def sources_of_facts(conn: Connection, fact_ids: Iterable[FactId]) -> list[SourceId]:
     """The sources that the facts quote; what they only need as context says nothing of them."""
     rows = conn.execute(
@@ -177,6 +197,39 @@ def find_holding(conn: Connection, literals: Sequence[str], bounds: Bounds) -> d
             holders if found is None else {each: where for each, where in found.items() if each in holders}
         )
     return found or {}
+
+
+def find_matching(conn: Connection, words: Sequence[str], bounds: Bounds) -> list[SourceId]:
+    """Sources in the bounds in which each of the folded words occurs in some form, by the text index.
+
+    A run of CJK characters occurs where two thirds of its pairs do.
+    """
+    found: set[int] | None = None
+    for word in words:
+        parts = [quoted(pair) for pair in pairs(word)] if is_cjk(word) else [match_expression(word)]
+        hits: Counter[int] = Counter()
+        for expression in filter(None, parts):
+            rows = conn.execute(
+                f"""
+                SELECT s.id FROM sources_text CROSS JOIN sources AS s ON s.id = sources_text.rowid
+                WHERE sources_text MATCH :expression AND {_IN_BOUNDS}
+                """,
+                {**bounds.bindings, "expression": expression},
+            )
+            hits.update(int(row[0]) for row in rows)
+        least = len(parts) * LEAST_SHARE_OF_PAIRS
+        matched = {source_id for source_id, count in hits.items() if count >= least}
+        found = matched if found is None else found & matched
+    return [SourceId(source_id) for source_id in sorted(found or ())]
+
+
+def fact_ids_of(conn: Connection, public_ids: Iterable[str]) -> list[FactId]:
+    """The facts of those public ids that exist, in the order of their ids."""
+    rows = conn.execute(
+        "SELECT id FROM facts WHERE public_id IN (SELECT value FROM json_each(?)) ORDER BY id",
+        (json.dumps(list(public_ids)),),
+    )
+    return [FactId(row[0]) for row in rows]
 
 
 def find_labels(
@@ -212,17 +265,20 @@ def find_labels(
     return Labels(tuple(left[:at_most]), tuple(ids[:at_most]), len(left), len(ids))
 
 
-def find_last_exchange(conn: Connection, thread_id: ThreadId) -> list[SourceId]:
-    """The thread's last request and what came after it; empty when nobody has asked anything."""
+def find_last_exchange(
+    conn: Connection, thread_id: ThreadId, *, before: SourceId | None = None
+) -> list[SourceId]:
+    """The thread's last request and what came after it, or those before a source; empty when nobody has asked."""
     rows = conn.execute(
         """
         SELECT id FROM sources
-        WHERE thread_id = :thread AND id >= (
-            SELECT max(id) FROM sources WHERE thread_id = :thread AND role = 'user' AND kind = 'message'
+        WHERE thread_id = :thread AND (:before IS NULL OR id < :before) AND id >= (
+            SELECT max(id) FROM sources
+            WHERE thread_id = :thread AND (:before IS NULL OR id < :before) AND role = 'user' AND kind = 'message'
         )
         ORDER BY id
         """,
-        {"thread": thread_id},
+        {"thread": thread_id, "before": before},
     )
     return [SourceId(row[0]) for row in rows]
 

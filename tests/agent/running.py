@@ -1,9 +1,10 @@
 """Runs in a real database: said things, claims, and a runner that serves while a block runs."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, ParamSpec
 
 from pikobot.adapters.prices import Prices
 from pikobot.agent import events, runs
@@ -16,6 +17,8 @@ from pikobot.store.connection import Database
 from pikobot.store.scopes import owner_scope
 from pikobot.store.threads import ThreadId
 from tests.agent.playing import PlayedModel
+
+P = ParamSpec("P")
 
 ROOM = Room(input_tokens=100_000, output_tokens=1_000)
 LIMITS = Limits(run_microusd=1_000_000, workspace_month_microusd=5_000_000)
@@ -65,6 +68,16 @@ def answers(db: Database) -> list[tuple[str, bool]]:
     return [(text, bool(is_partial)) for text, is_partial in found]
 
 
+def in_event_loop(scene: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that is a coroutine."""
+
+    @functools.wraps(scene)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(scene(*args, **kwargs))
+
+    return run
+
+
 @asynccontextmanager
 async def running(
     db: Database, model: PlayedModel | None, *, serves_all: bool = True, message_days: int = 0, **changes: Any
@@ -76,6 +89,7 @@ async def running(
         owner_scope(),
         message_days=message_days,
         serves_all=serves_all,
+        ledger_path=db.path.with_name("erasures.jsonl"),
     )
     worker = asyncio.create_task(runner.serve())
     try:

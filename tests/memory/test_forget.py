@@ -548,7 +548,7 @@ def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:
         "  1  attachments",
         "  1  threads",
         "Answers under way: 1 cancelled, 2 begin again",
-        "Checked: 3 files (4096 bytes) read for 7 fragments, 0 found; 1 texts too short to look for",
+        "Checked: 3 files (4096 bytes) read for 7 fragments, 0 found; 1 text too short to look for",
     ]
     assert receipt.render_lines("zh") == [
         "已忘记：",

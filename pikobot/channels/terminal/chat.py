@@ -169,6 +169,9 @@ class _Chat:
         outcome = await follow(lambda: self._ask(text), view, self._session.words, self._interrupts)
         if outcome.thread_id:
             self._session.move(thread_id=outcome.thread_id, name=self._session.thread_name)
+        if outcome.ended is not None and outcome.ended.has_erased:
+            self._editor.forget_history()
+            self._notices.say(self._session.words.scrollback)
         report(outcome, self._notices, self._session.words)
         return outcome.ended is not None
 

@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
 
-from pikobot.channels.terminal.answering import follow, report
+from pikobot.channels.terminal.answering import Outcome, follow, report
 from pikobot.channels.terminal.commands import Session, perform, unknown_command_hint
 from pikobot.channels.terminal.control_sequences import strip_control_sequences
 from pikobot.channels.terminal.interrupts import Interrupts
 from pikobot.channels.terminal.services import Answering, ChatOptions, TerminalServices
-from pikobot.channels.terminal.slash import Command, Message, UnknownCommand, parse
+from pikobot.channels.terminal.slash import Command, Message, UnknownCommand, parse, without_confirmation
 from pikobot.channels.terminal.views import (
     AnswerView,
     Notices,
@@ -77,12 +77,17 @@ async def _answer(
     stdout: TextIO,
     notices: Notices,
 ) -> int:
-    async def start() -> Answering:
-        if options.is_ephemeral:
-            return await services.runner.ask_ephemeral(text)
-        return await services.runner.ask(
-            text, thread_key=options.thread, is_standalone=options.thread is None
-        )
+    text, is_confirmed = without_confirmation(text)
+
+    async def ask(message: str) -> Outcome:
+        async def start() -> Answering:
+            if options.is_ephemeral:
+                return await services.runner.ask_ephemeral(message)
+            return await services.runner.ask(
+                message, thread_key=options.thread, is_standalone=options.thread is None
+            )
+
+        return await follow(start, _open_view(stdout, notices, options), session.words, interrupts)
 
     if await services.is_new_mode() and services.runner.mode == "recall":
         notices.say(session.words.recall_notice)
@@ -90,7 +95,11 @@ async def _answer(
         notices.say(session.words.ephemeral_notice)
     interrupts = Interrupts()
     with interrupts.installed():
-        outcome = await follow(start, _open_view(stdout, notices, options), session.words, interrupts)
+        outcome = await ask(text)
+        if is_confirmed and outcome.ended is not None and outcome.ended.proposes_erasure:
+            outcome = await ask(session.words.confirmation)
+    if outcome.ended is not None and outcome.ended.proposes_erasure:
+        notices.say(session.words.forget_proposed)
     return report(outcome, notices, session.words)
 
 

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pikobot.memory.forget_requests import asks_to_forget
+
 CONFIRMED_FLAG = "--yes"
 
 _COMMAND = re.compile(r"[/／](?P<word>[^\W\d_][\w-]*|)(?:\s+(?P<argument>.*))?\Z")
@@ -74,6 +76,13 @@ def parse(typed: str) -> Message | Command | UnknownCommand:
     return Command(
         name, argument.removesuffix(CONFIRMED_FLAG).strip() if is_confirmed else argument, is_confirmed
     )
+
+
+def without_confirmation(text: str) -> tuple[str, bool]:
+    """A message without the --yes at its end, and whether it had one; only a request to forget can have one."""
+    request = text.rstrip().removesuffix(f" {CONFIRMED_FLAG}")
+    is_confirmed = request != text.rstrip() and asks_to_forget(request)
+    return (request, True) if is_confirmed else (text, False)
 
 
 def nearest_name(word: str) -> str | None:

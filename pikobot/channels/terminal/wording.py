@@ -37,6 +37,7 @@ class Wording:
     checking_evidence: str
     remembering: str
     searching_history: str
+    looking_what_goes: str
     using_tool: str
     retrying: str
     failed_without_reason: str
@@ -67,6 +68,8 @@ class Wording:
     forget_more: str
     forget_question: str
     forget_confirm_flag: str
+    forget_proposed: str
+    confirmation: str
     kept: str
     scrollback: str
     why_no_answer: str
@@ -131,6 +134,7 @@ EN = Wording(
     checking_evidence="checking the evidence…",
     remembering="remembering…",
     searching_history="looking through the conversation…",
+    looking_what_goes="looking what would be erased…",
     using_tool="using {name}…",
     retrying="{reason}; trying again in {pause} s",
     failed_without_reason="the answer failed; `pikobot doctor` shows what works",
@@ -179,6 +183,8 @@ EN = Wording(
     forget_more="… and {count} more",
     forget_question="Erase it for good? yes/no [no] ",
     forget_confirm_flag="nothing was erased: add --yes to erase without being asked",
+    forget_proposed="Nothing is erased yet: send `yes` next, in the same thread, or add --yes to the request.",
+    confirmation="yes",
     kept="Nothing is erased.",
     scrollback="What this terminal has already shown stays in its scrollback until you clear it.",
     why_no_answer="There is no answer to explain here yet.",
@@ -269,6 +275,7 @@ ZH = Wording(
     checking_evidence="正在核对依据…",
     remembering="正在记住…",
     searching_history="正在查找对话记录…",
+    looking_what_goes="正在查看会删除什么…",
     using_tool="正在使用 {name}…",
     retrying="{reason}；{pause} 秒后重试",
     failed_without_reason="回答失败；`pikobot doctor` 会显示哪些功能可用",
@@ -315,6 +322,8 @@ ZH = Wording(
     forget_more="… 还有 {count} 条",
     forget_question="确定永久删除吗？是/否 [否] ",
     forget_confirm_flag="没有删除任何内容：加上 --yes 直接删除，不再询问",
+    forget_proposed="尚未删除：接着在同一话题中发送“是”，或在请求后加上 --yes。",
+    confirmation="是",
     kept="什么都没有删除。",
     scrollback="终端里已经显示的内容会留在它的回滚缓冲区中，直到你清除。",
     why_no_answer="这里还没有可以说明的回答。",
@@ -406,6 +415,7 @@ def tool_activity(words: Wording, name: str) -> str:
         "memory_read": words.checking_evidence,
         "memory_assert": words.remembering,
         "memory_correct": words.remembering,
+        "source_forget": words.looking_what_goes,
         "source_read": words.reading_source,
         "query_chat_history": words.searching_history,
     }

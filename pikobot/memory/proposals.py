@@ -1,0 +1,214 @@
+"""Forgetting that is asked for in conversation: proposed, shown, and carried out only on the owner's own word.
+
+    request ─▶ find_asked, or what a tool names ─▶ propose (ids, on the run) ─▶ show (text and token, with the answer)
+    next message in the same place ─▶ waiting ─▶ yes ─▶ carry_out ─▶ receipt, or shown again when it has changed
+                                              └▶ anything else drops it
+
+Nothing that a model says reaches `carry_out`: its caller holds a message that a human has sent. What is shown names the
+sources and facts that it quotes as read by the run, so that its answer goes when one of them does. The request and
+its answer go along.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pikobot.errors import NotFound
+from pikobot.memory import forget_wording
+from pikobot.memory.forget import forget
+from pikobot.memory.forget_preview import ForgetPreview, preview_in
+from pikobot.memory.forget_requests import ForgetRequest
+from pikobot.memory.forget_target import ForgetTarget, Resolved, resolve
+from pikobot.memory.questions import Language
+from pikobot.memory.receipts import Changed, Receipt
+from pikobot.store import closure, leases, proposals, targets
+from pikobot.store.connection import Connection, Database
+from pikobot.store.facts import FactId
+from pikobot.store.leases import Lease
+from pikobot.store.proposals import Place, Proposal
+from pikobot.store.runs import RunId, cite_sources
+from pikobot.store.scopes import Scope, ScopeId, find_scope
+from pikobot.store.sources import SourceId
+from pikobot.store.targets import Bounds
+from pikobot.store.threads import Thread, find_thread_by_key, find_thread_by_public_id
+
+CONFIRM_WITHIN_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be proposed: sources, and facts that are named as such."""
+
+    source_ids: tuple[SourceId, ...] = ()
+    fact_ids: tuple[FactId, ...] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        return not self.source_ids and not self.fact_ids
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What the owner reads after a yes."""
+
+    text: str
+    has_erased: bool
+    is_shown_again: bool = False
+
+
+def find_named(conn: Connection, target: ForgetTarget, scope_id: ScopeId) -> Asked:
+    """What a target means in a scope, without the request (``along``) and its answer. Raises like `resolve`."""
+    return _asked(conn, resolve(conn, target, [scope_id]))
+
+
+def find_asked(
+    conn: Connection, request: ForgetRequest, *, asking: str, thread: Thread, workspace: str
+) -> Asked:
+    """What a request in the owner's own words means, said in a thread; ``asking`` is its own public id.
+
+    Words are looked for as they stand, and only if nothing holds all of them, in any form.
+    """
+    scopes, along = [thread.scope_id], (asking,)
+    if request.words:
+        target = ForgetTarget(words=request.words, along=along)
+    elif request.period is not None:
+        first, last = request.period.first, request.period.last
+        target = ForgetTarget(
+            from_=None if first is None else first.isoformat(),
+            to=last.isoformat(),
+            owner_only=request.owner_only,
+            along=along,
+        )
+    elif request.last_exchange:
+        target = ForgetTarget(last_exchange=thread.public_id, along=along)
+    elif request.this_thread:
+        target = ForgetTarget(thread=thread.public_id, along=along)
+    else:
+        target = ForgetTarget(workspace=workspace, along=along)
+    resolved = resolve(conn, target, scopes)
+    found = _asked(conn, resolved)
+    if request.words and found.is_nothing:
+        matching = targets.find_matching(conn, request.words, Bounds(scope_ids=scopes))
+        found = _asked(conn, Resolved(tuple(matching), along=resolved.along))
+    return found
+
+
+def propose(db: Database, lease: Lease, asked: Asked) -> bool:
+    """Keep with a run what it proposes to forget, in place of what it has proposed before; False when it is lost."""
+    with db.write("propose to forget") as tx:
+        if not leases.holds(tx, lease):
+            return False
+        proposals.save_proposal(
+            tx,
+            RunId(lease.row_id),
+            source_ids=asked.source_ids,
+            fact_ids=asked.fact_ids,
+            now_ms=db.clock.now_ms(),
+        )
+        return True
+
+
+def show(db: Database, lease: Lease, language: Language) -> str | None:
+    """What a run has to show at the end of its answer: empty without a proposal; None when the run is lost."""
+    run_id = RunId(lease.row_id)
+    with db.write("show what would be forgotten") as tx:
+        if not leases.holds(tx, lease):
+            return None
+        proposal = proposals.proposal_of(tx, run_id)
+        shown = None if proposal is None else _shown(tx, proposal)
+        if shown is None or not shown.total:
+            proposals.drop_proposal(tx, run_id)
+            return ""
+        proposals.set_token(tx, run_id, shown.token, now_ms=db.clock.now_ms())
+        quoted = targets.find_ids(tx, [item.id for item in shown.items], None).values()
+        under_facts = targets.sources_under_facts(tx, [fact.public_id for fact in shown.facts])
+        cite_sources(tx, run_id, [*quoted, *under_facts])
+        return forget_wording.proposal_text(shown, language)
+
+
+def waiting(
+    conn: Connection,
+    owner: Scope,
+    *,
+    thread_key: str | None,
+    thread_id: str | None,
+    is_standalone: bool,
+    now_ms: int,
+) -> Proposal | None:
+    """What the next message at a place may confirm."""
+    place = place_of(conn, owner, thread_key=thread_key, thread_id=thread_id, is_standalone=is_standalone)
+    return None if place is None else proposals.find_waiting(conn, place, since_ms=now_ms - CONFIRM_WITHIN_MS)
+
+
+def place_of(
+    conn: Connection,
+    owner: Scope,
+    *,
+    thread_key: str | None,
+    thread_id: str | None,
+    is_standalone: bool,
+) -> Place | None:
+    """Where a message to a thread, or one that stands alone, comes next; None where nothing came before."""
+    scope_id = find_scope(conn, owner)
+    if scope_id is None or is_standalone:
+        return None if scope_id is None else Place(scope_id, None)
+    thread = None
+    if thread_id is not None:
+        thread = find_thread_by_public_id(conn, thread_id)
+    elif thread_key is not None:
+        thread = find_thread_by_key(conn, scope_id, thread_key)
+    return None if thread is None or thread.scope_id != scope_id else Place(scope_id, thread.id)
+
+
+def withdraw(db: Database, proposal: Proposal) -> None:
+    """Drop a proposal that the owner has declined; as an operation on the writer thread."""
+    with db.write("keep what was to be forgotten") as tx:
+        proposals.drop_proposal(tx, proposal.run_id)
+
+
+def carry_out(db: Database, ledger_path: Path, proposal: Proposal, language: Language) -> Carried:
+    """Erase what was shown, on the owner's word, with the request that asked for it. Blocks until it is proved.
+
+    When something else would go by now, nothing is erased, and it is shown again.
+    """
+    if not proposal.source_ids and not proposal.fact_ids:
+        db.perform(withdraw, proposal)
+        return Carried(forget_wording.nothing_text(language), False)
+    try:
+        outcome = forget(db, ledger_path, _target(proposal), [proposal.scope_id], token=proposal.token or "")
+    except NotFound:
+        db.perform(withdraw, proposal)
+        return Carried(forget_wording.nothing_text(language), False)
+    if isinstance(outcome, Changed):
+        shown = db.perform(_show_again, proposal)
+        if shown is None:
+            return Carried(forget_wording.nothing_text(language), False)
+        return Carried(forget_wording.changed_text(shown, language), False, is_shown_again=True)
+    return Carried(forget_wording.outcome_text(outcome, language), isinstance(outcome, Receipt))
+
+
+def _show_again(db: Database, proposal: Proposal) -> ForgetPreview | None:
+    with db.write("show again what would be forgotten") as tx:
+        now = proposals.proposal_of(tx, proposal.run_id)
+        shown = None if now is None else _shown(tx, now)
+        if shown is None or not shown.total:
+            proposals.drop_proposal(tx, proposal.run_id)
+            return None
+        proposals.set_token(tx, proposal.run_id, shown.token, now_ms=db.clock.now_ms())
+        return shown
+
+
+def _shown(conn: Connection, proposal: Proposal) -> ForgetPreview | None:
+    if not proposal.source_ids and not proposal.fact_ids:
+        return None
+    return preview_in(conn, _target(proposal), [proposal.scope_id])
+
+
+def _target(proposal: Proposal) -> ForgetTarget:
+    return ForgetTarget(sources=proposal.source_ids, facts=proposal.fact_ids, along=(proposal.request_id,))
+
+
+def _asked(conn: Connection, resolved: Resolved) -> Asked:
+    along = set(closure.closure_of(conn, resolved.along))
+    facts: Sequence[FactId] = targets.fact_ids_of(conn, [fact.public_id for fact in resolved.facts])
+    return Asked(tuple(each for each in resolved.sources if each not in along), tuple(facts))

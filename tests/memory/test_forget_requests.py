@@ -1,0 +1,159 @@
+from datetime import date
+
+import pytest
+
+from pikobot.memory.forget_requests import ForgetRequest, asks_to_forget, read_request
+from pikobot.memory.forget_wording import says_no, says_yes
+from pikobot.memory.periods import Period
+
+TODAY = date(2026, 11, 30)
+
+
+def words(*named: str) -> ForgetRequest:
+    return ForgetRequest(words=named)
+
+
+def between(first: str, last: str, *, owner_only: bool = False) -> ForgetRequest:
+    return ForgetRequest(
+        period=Period(date.fromisoformat(first), date.fromisoformat(last)), owner_only=owner_only
+    )
+
+
+THREAD = ForgetRequest(this_thread=True)
+LAST = ForgetRequest(last_exchange=True)
+EVERYTHING = ForgetRequest(everything=True)
+
+REQUESTS = [
+    ("forget that I moved to Porto", words("moved", "porto")),
+    ("Please forget that my name is Ana.", words("name", "ana")),
+    ("forget my dentist", words("dentist")),
+    ("Forget about my dentist, please!", words("dentist")),
+    ("can you forget what I told you about my dentist?", words("dentist")),
+    ("Please forget my dentist. Thanks!", words("dentist")),
+    ("hi pikobot! forget my dentist", words("dentist")),
+    ("Pikobot: forget my dentist", words("dentist")),
+    ("forget everything about Melanie", words("melanie")),
+    ("Forget Melanie", words("melanie")),
+    ("erase all memories about the Porto trip", words("porto", "trip")),
+    ("delete this conversation", THREAD),
+    ("Could you please delete this whole chat?", THREAD),
+    ("Could you please delete this chat?", THREAD),
+    ("forget what I just said", LAST),
+    ("delete the last message", LAST),
+    ("forget everything", EVERYTHING),
+    ("delete all my data", EVERYTHING),
+    ("please forget everything I said in March", between("2026-03-01", "2026-03-31", owner_only=True)),
+    ("Please forget everything I said in March 2024.", between("2024-03-01", "2024-03-31", owner_only=True)),
+    ("forget our conversations from last month", between("2026-10-01", "2026-10-31")),
+    ("erase everything I said yesterday", between("2026-11-29", "2026-11-29", owner_only=True)),
+    (
+        "forget everything we talked about between 2024-03-01 and 2024-03-31",
+        between("2024-03-01", "2024-03-31"),
+    ),
+    ("忘记我的牙医", words("牙医")),
+    ("请忘记小红", words("小红")),
+    ("忘记我搬到波尔图了", words("搬到波尔图")),
+    ("忘了我的牙医吧", words("牙医")),
+    ("你能忘记我的牙医吗？", words("牙医")),
+    ("你好，请忘记我的牙医。谢谢！", words("牙医")),
+    ("助手：请忘记我的牙医。", words("牙医")),
+    ("忘掉关于小红的一切", words("小红")),
+    ("把关于牙医的记录删掉", words("牙医")),
+    ("删除关于波尔图的所有内容", words("波尔图")),
+    ("删除这个对话", THREAD),
+    ("把这个话题删了", THREAD),
+    ("忘掉刚才说的话", LAST),
+    ("忘掉一切", EVERYTHING),
+    ("把所有的对话都删除", EVERYTHING),
+    ("把上个月的对话都忘掉", between("2026-10-01", "2026-10-31")),
+    ("请忘掉我三月说过的话", between("2026-03-01", "2026-03-31", owner_only=True)),
+    ("把我昨天说的都删掉", between("2026-11-29", "2026-11-29", owner_only=True)),
+    ("请帮我把2024年3月的聊天记录全部清除", between("2024-03-01", "2024-03-31")),
+    ("删除去年的所有消息", between("2025-01-01", "2025-12-31")),
+]
+
+
+@pytest.mark.parametrize(("text", "request_"), REQUESTS, ids=[text for text, _ in REQUESTS])
+def test_a_request_is_read(text: str, request_: ForgetRequest) -> None:
+    assert asks_to_forget(text)
+    assert read_request(text, TODAY) == request_
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "don't forget my dentist appointment",
+        "Please do not forget that I moved to Porto",
+        "Never forget that I moved to Porto",
+        "I forgot my keys",
+        "I always forget names",
+        "We want to forget the war",
+        "Forget-me-nots are my favourite flowers",
+        "How do I make you forget something?",
+        "What happens if you forget my dentist?",
+        "Did you forget my dentist?",
+        "forget to lock the door again and I scream",
+        "She told me to move on",
+        'My boss said "forget everything about the merger"',
+        "He wrote “please delete this conversation”, what does he mean?",
+        "> forget my dentist\nwhat do you think of this?",
+        "```\ndelete everything\n```\nwhat does this do?",
+        "The mail says: forget that meeting",
+        "不要忘记我的牙医预约",
+        "别忘了我搬到波尔图了",
+        "千万别把这个对话删除",
+        "我忘记带钥匙了",
+        "怎么忘记一个人",
+        "你忘记我的牙医了吗？",
+        "没忘记你说的话",
+        "他说“忘记这件事”",
+        "我搬到波尔图了",
+    ],
+)
+def test_what_denies_tells_quotes_or_asks_about_it_is_no_request(text: str) -> None:
+    assert not asks_to_forget(text)
+    assert read_request(text, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "forget it",
+        "Forget about it.",
+        "Forget Paris is a good film",
+        "delete the file on my desktop",
+        "remove the stains from the sofa with vinegar",
+        "Clear skies over Porto today",
+        "forget my dentist and tell me a joke about him. Then sing.",
+        "forget my " + "very " * 100 + "long story",
+        "忘记带伞",
+        "忘了我的密码",
+        "忘记我的密码了",
+        "删除桌面上的文件",
+    ],
+)
+def test_what_may_be_something_else_is_left_to_a_model(text: str) -> None:
+    assert read_request(text, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["yes", "Yes.", " Y ", "yes please!", "do it", "是", "是的。", "好的", "“是”", "确认"]
+)
+def test_a_bare_yes_is_one(text: str) -> None:
+    assert says_yes(text)
+    assert not says_no(text)
+
+
+@pytest.mark.parametrize("text", ["no", "No, thanks", "n", "cancel", "不", "不要！", "取消"])
+def test_a_bare_no_is_one(text: str) -> None:
+    assert says_no(text)
+    assert not says_yes(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["yes but not the second one", "yesterday", "是不是", "是的，但是留下第二条", "ok", "", "?", "nobody"],
+)
+def test_what_says_more_is_neither(text: str) -> None:
+    assert not says_yes(text)
+    assert not says_no(text)
