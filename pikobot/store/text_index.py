@@ -33,7 +33,8 @@ MAX_TERMS_COUNTED = 256
 # The best matches are taken first and their eligibility is looked at then, for a join costs 2 µs a row. So
 # many more than wanted are taken, because some may not be eligible.
 SPARE_MATCHES = 100
-# In a large index so many ids, evenly spread, tell which share of all sources is eligible.
+# In an index of more rows so many ids, evenly spread, tell which share of all sources is eligible.
+UNSAMPLED_ROWS = 2_000
 SAMPLED_IDS = 64
 # Below that share the index is read between the first and the last id of what is eligible, and not elsewhere.
 RARE = 1 / 32
@@ -206,7 +207,7 @@ def rank_similar(
 def _matches(conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted: int) -> list[Match]:
     """Common terms are left out only while the others find enough: what is eligible is found by any term."""
     rows = _count(conn, "SELECT coalesce(max(id), 0) FROM sources")
-    share = 1.0 if rows <= SMALL_INDEX_ROWS else _eligible_share(conn, eligible, rows)
+    share = 1.0 if rows <= UNSAMPLED_ROWS else _eligible_share(conn, eligible, rows)
     if share < RARE:
         eligible = {**eligible, **_eligible_range(conn, eligible, rows)}
     telling = terms

@@ -34,6 +34,11 @@ def _filled(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     write(db, insert)
 
 
+def _count_as_small(monkeypatch: pytest.MonkeyPatch, most_rows: int) -> None:
+    monkeypatch.setattr(text_index, "SMALL_INDEX_ROWS", most_rows)
+    monkeypatch.setattr(text_index, "UNSAMPLED_ROWS", most_rows)
+
+
 FOUND: dict[str, dict[str, Any]] = {
     "all": {},
     "one of two that take turns": {"of": GROUP},
@@ -58,7 +63,7 @@ def test_a_large_index_finds_what_a_small_one_finds(
     options["scope_ids"] = [scope(db, filters["of"])] if "of" in filters else None
     found = []
     for small in (COUNT, 0):
-        monkeypatch.setattr(text_index, "SMALL_INDEX_ROWS", small)
+        _count_as_small(monkeypatch, small)
         found.append(read(db, search_text, query=query, now_ms=NOW_MS, limit=30, **options))
     assert found[0] == found[1]
     assert bool(found[0]) == (filters in FOUND.values())
@@ -67,7 +72,7 @@ def test_a_large_index_finds_what_a_small_one_finds(
 def test_the_bounds_of_what_is_rare_are_read_from_an_index(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_index, "SMALL_INDEX_ROWS", 0)
+    _count_as_small(monkeypatch, 0)
     scope_id = scope(db, RARE)
     steps = plan(db, search_text, query="tea", now_ms=NOW_MS, limit=5, scope_ids=[scope_id])
     assert any("SEARCH sources USING COVERING INDEX sources_by_scope_time" in step for step in steps)
