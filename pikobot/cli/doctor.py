@@ -147,10 +147,13 @@ def _embeddings(instance: Instance, config: Config, embedding: dict[str, Any]) -
         yield _embeddings_off(instance, config, problem)
         return
     sets = [each for each in (embedding["serving"], embedding["building"]) if each is not None]
-    waiting, failed, unknown = (sum(each[key] for each in sets) for key in ("waiting", "failed", "unknown"))
+    failed, unknown = (sum(each[key] for each in sets) for key in ("failed", "unknown"))
     detail = f"{profile['model']} ({config.embedding.provider}, {profile['dimension']} numbers)"
     if sets:
-        detail += f", {sum(each['vectors'] for each in sets)} vectors, {waiting} texts wait"
+        newest = sets[-1]  # what waits for the one that serves waits for it as well
+        detail += f", {newest['vectors']} vectors, {newest['waiting']} texts wait"
+    if len(sets) > 1:
+        detail += f"; {sets[0]['vectors']} vectors of {sets[0]['profile']['model']} answer until then"
     if problem is None:
         yield Finding("embeddings", "ok", detail)
     else:
