@@ -191,9 +191,8 @@ class _Chat:
     def _toolbar(self) -> str:
         words = self._session.words
         thread = self._session.thread_name or words.thread_without_name
-        return words.toolbar.format(
-            thread=thread, model=self._services.runner.model or self._services.runner.mode
-        )
+        runner = self._services.runner
+        return words.toolbar.format(thread=thread, model=runner.model or words.status_terms[runner.mode])
 
 
 @contextlib.contextmanager

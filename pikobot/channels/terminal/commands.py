@@ -195,7 +195,8 @@ def _title(thread: dict[str, object], words: Wording) -> str:
     """Its name, and how it begins."""
     key, beginning = thread.get("key"), " ".join(str(thread.get("beginning") or "").split())
     if len(beginning) > MAX_TITLE_CHARS:
-        beginning = beginning[:MAX_TITLE_CHARS].rstrip() + "…"
+        last_space = beginning.rfind(" ", MAX_TITLE_CHARS // 2, MAX_TITLE_CHARS + 1)
+        beginning = beginning[: last_space if last_space > 0 else MAX_TITLE_CHARS] + "…"
     quoted = f"“{beginning}”" if beginning else ""
     return f"{key or ''} {quoted}".strip() or words.thread_without_name
 

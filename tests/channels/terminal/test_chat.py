@@ -153,7 +153,13 @@ def test_threads_are_listed_with_date_size_and_how_they_begin() -> None:
         "messages": 1,
         "beginning": "很长的话" * 30,
     }
-    instance.threads = [PORTO, unnamed, {"id": "thr_c", "key": None, "messages": 12}]
+    long: dict[str, object] = {
+        "id": "thr_d",
+        "key": None,
+        "messages": 2,
+        "beginning": "I moved to Porto and lost my keys near the " + "r" * 37,
+    }
+    instance.threads = [PORTO, unnamed, {"id": "thr_c", "key": None, "messages": 12}, long]
     keys = ["hi there", "/threads", "/话题", "/quit"]
     _, stdout, _ = talk(instance, [part for key in keys for part in (key, ENTER)])
     lines = [re.sub(r"2024-03-0\d \d\d:\d\d", "DAY", line) for line in stdout.splitlines()[1:]]
@@ -161,10 +167,12 @@ def test_threads_are_listed_with_date_size_and_how_they_begin() -> None:
         "*  1  DAY   4 messages  porto “I moved to Porto in March”",
         f"   2  never    1 message  “{'很长的话' * 15}…”",
         "   3  never  12 messages  unnamed",
+        "   4  never   2 messages  “I moved to Porto and lost my keys near the…”",
         EN.threads_hint,
         "*  1  DAY   4 条消息  porto “I moved to Porto in March”",
         f"   2  无   1 条消息  “{'很长的话' * 15}…”",
         "   3  无  12 条消息  未命名",
+        "   4  无   2 条消息  “I moved to Porto and lost my keys near the…”",
         ZH.threads_hint,
     ]
 
