@@ -3,12 +3,14 @@
 import importlib.util
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pikobot.adapters import openai_client  # noqa: F401 — loading it takes longer than what hangs is waited for
 from pikobot.adapters.embedding import hosted
 from pikobot.config_file import update_config_file
 from pikobot.instance import Instance
@@ -25,10 +27,14 @@ needs_e5 = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(autouse=True)
-def _short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def meeting(step: Step) -> Iterator[None]:
+    """What hangs is not waited for as long as usually."""
     short = hosted.HostedTimeouts(passages_s=2, query_s=2)
-    monkeypatch.setattr(hosted, "HostedTimeouts", lambda: short)
+    with pytest.MonkeyPatch.context() as patched:
+        if "hang" in step:
+            patched.setattr(hosted, "HostedTimeouts", lambda: short)
+        yield
 
 
 @pytest.fixture
@@ -185,7 +191,8 @@ def test_texts_that_can_not_be_embedded_now_are_found_by_words_and_embedded_by_t
     instance: Instance, openai_server: ScriptedOpenAI, step: Step, code: str, remedy: str
 ) -> None:
     openai_server.push(embeddings(step))
-    notice = drain(instance)
+    with meeting(step):
+        notice = drain(instance)
     assert notice.startswith(f"not all is embedded: embedding failed ({code}): ")
     assert len(notice.splitlines()) == 1
     assert found(instance, "sofa") == ([SAID[0]], "nothing is embedded yet: text search only")
@@ -207,7 +214,8 @@ def test_a_question_that_can_not_be_embedded_now_is_answered_by_words_and_the_ne
     if step.get("vectors"):
         step = {**step, "vectors": [[1.0, 2.0, 3.0]] * (1 if code == "wrong_dimension" else 2)}
     openai_server.push(embeddings(step))
-    texts, degraded = found(instance, "the sofa of my hound")
+    with meeting(step):
+        texts, degraded = found(instance, "the sofa of my hound")
     assert texts == [SAID[0]]
     assert str(degraded).startswith(f"{TEXT_ONLY}: embedding failed ({code})")
     assert remedy in str(degraded)
@@ -429,22 +437,17 @@ def test_a_change_to_a_local_model_embeds_all_anew_while_the_hosted_one_answers(
 def test_an_offline_instance_finds_what_was_said_in_other_words(tmp_path: Path) -> None:
     root = str(tmp_path / "i")
     assert run("init", "--offline", "--instance", root).code == 0
-    told = (
-        "My dentist is Dr Chen, her number is on the fridge",
-        "我的车停在公司的地下车库",
-        "We are flying to Porto in March",
-        "妹妹十月份结婚",
-    )
+    told = ("My dentist is Dr Chen, her number is on the fridge", "我的车停在公司的地下车库")
     for text in told:
         assert run("run", "--instance", root, "-m", text).code == 0
-    asked = ("Who looks after my teeth?", "汽车放在哪里？", "When is our trip to Portugal?", "谁要办婚礼？")
+    asked = ("Who looks after my teeth?", "汽车放在哪里？")
     lines = [json.dumps({"method": "memory.search", "params": {"query": query}}) for query in asked]
     answered = run("rpc", "--batch", "-", "--instance", root, stdin="\n".join(lines))
     pages = [json.loads(line) for line in answered.out.splitlines()]
     assert [(page["results"][0]["text"], page["degraded"]) for page in pages] == [
         (text, None) for text in told
     ]
-    for question, text in zip(asked[:2], told, strict=False):
+    for question, text in zip(asked, told, strict=True):
         answer = run("run", "--instance", root, "-m", question)
         assert answer.out.splitlines()[1].endswith(text + "”")
     assert "I found no statement" in run("run", "--instance", root, "-m", "How do volcanoes erupt?").out
