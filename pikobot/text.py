@@ -46,6 +46,16 @@ def clean_text(name: str, value: object, *, max_chars: int) -> str:
     return value
 
 
+class Count(int):
+    """A number with its English noun: ``f"{Count(n):source}"``, or ``f"{Count(n):source is|sources are} missing"``."""
+
+    def __format__(self, nouns: str) -> str:
+        one, found, many = nouns.partition("|")
+        if not one.isidentifier() and " " not in one:
+            return format(int(self), nouns)
+        return f"{int(self)} {one if self == 1 else many if found else f'{one}s'}"
+
+
 def lone_surrogate(text: str) -> int | None:
     """Position of the first lone surrogate, which neither UTF-8 nor the database can hold, or None."""
     if text.isascii():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pikobot.errors import InvalidParams, MalformedRequest
-from pikobot.text import MAX_JSON_DEPTH, clean_text, parse_json
+from pikobot.text import MAX_JSON_DEPTH, Count, clean_text, parse_json
 
 
 @pytest.mark.parametrize("text", ["", "I moved to Porto", "修改youer服务端 👩‍👩‍👧", "line\nline\ttab"])
@@ -98,3 +98,13 @@ VALID: st.SearchStrategy[Any] = st.recursive(
 def test_every_json_value_survives_the_round_trip(value: Any) -> None:
     assert parse_json(json.dumps(value, ensure_ascii=False).encode(), "it") == value
     assert parse_json(json.dumps(value), "it") == value
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(0, "0 facts, 0 rows have, 0"), (1, "1 fact, 1 row has, 1"), (2, "2 facts, 2 rows have, 2")],
+)
+def test_a_number_and_its_noun_agree(number: int, expected: str) -> None:
+    count = Count(number)
+    assert f"{count:fact}, {count:row has|rows have}, {count}" == expected
+    assert f"{count:>3}" == f"{number:>3}"

@@ -183,7 +183,7 @@ class OpenAIChatModel:
 
     def _silent(self) -> ChatCallFailed:
         return ChatCallFailed(
-            f"{self._endpoint.host} sent nothing for {self._silence_timeout_s:g} seconds"
+            f"{self._endpoint.host} sent nothing for {self._silence_timeout_s:g} s"
             f"{self._endpoint.unknown_outcome}; a slow model needs a higher {self._endpoint.section}.timeout_s",
             code=CallFailure.TIMED_OUT,
         )

@@ -30,6 +30,7 @@ from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from pikobot.store.scopes import Scope, ScopeId, find_scope
 from pikobot.store.sources import SourceId
+from pikobot.text import Count
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,11 @@ class Executor:
         Raises `RunFenced` when the run is lost: then nothing of it was kept.
         """
         if claimed.context.left_out:
-            emit(events.Notice(f"the {claimed.context.left_out} oldest messages are not shown to the model"))
+            emit(
+                events.Notice(
+                    f"{Count(claimed.context.left_out):message is|messages are} not shown to the model, the oldest"
+                )
+            )
         if self._brain is None:
             outcome = await self._recall(claimed, emit)
         else:

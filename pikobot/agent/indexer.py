@@ -17,6 +17,7 @@ from pikobot.memory.embedding import Embedded, EmbeddingFailed, EmbeddingLimits,
 from pikobot.memory.embedding_problems import BUDGET, Failing
 from pikobot.store.attempts import AttemptId, AttemptOutcome, AttemptState, NewAttempt
 from pikobot.store.connection import Database
+from pikobot.text import Count
 
 LEASE_MS = 15 * 60_000
 IDLE_CHECK_S = 60.0
@@ -124,7 +125,7 @@ class Indexer:
         embedded = await self._engine.embedder.embed_passages([text.text for text in claimed.texts])
         if len(embedded.vectors) != len(claimed.texts):
             raise EmbeddingFailed(
-                f"the embedder gave {len(embedded.vectors)} vectors for {len(claimed.texts)} texts",
+                f"the embedder gave {Count(len(embedded.vectors)):vector} for {Count(len(claimed.texts)):text}",
                 code="malformed",
                 may_have_charged=True,
             )

@@ -8,6 +8,7 @@ import json
 
 from pikobot.clock import iso_time
 from pikobot.store.sources import Source
+from pikobot.text import Count
 
 SYSTEM_PROMPT = """\
 You are pikobot, a private assistant that runs on its owner's own machine. Answer in the language of the \
@@ -62,6 +63,6 @@ def stamped(text: str, said_at_ms: int, utc_offset_min: int) -> str:
 def coverage_note(left_out: int) -> str:
     """Said at the end of a request whose conversation is longer than the model's context."""
     return (
-        f"\n\n[Note: the {left_out} oldest messages of this conversation are not shown here; "
+        f"\n\n[Note: of this conversation {Count(left_out):message is|messages are} not shown here, the oldest; "
         "query_chat_history and memory_search find them.]"
     )

@@ -39,6 +39,7 @@ from pikobot.store.prepare import open_database
 from pikobot.store.schema import known_migrations
 from pikobot.store.snapshot import describe, open_unchanging
 from pikobot.store.sources import count_sources
+from pikobot.text import Count
 
 MAX_NAMED = 10
 
@@ -258,4 +259,4 @@ def _prove(db: Database, stage: Instance, erased: Erased) -> list[str]:
     report = scan(stage.root, db, needles)
     if any(find.file.startswith(DATABASE_NAME) for find in report.finds):
         raise PikobotError("the restored database still holds what was erased: please report this")
-    return [f"{find.file} holds {find.fragments} fragments of what was erased" for find in report.finds]
+    return [f"{find.file} holds {Count(find.fragments):fragment} of what was erased" for find in report.finds]

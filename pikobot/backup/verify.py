@@ -35,6 +35,7 @@ from pikobot.store.connection import Connection, Database
 from pikobot.store.inspection import inspect
 from pikobot.store.schema import known_migrations
 from pikobot.store.snapshot import Description, describe, open_unchanging
+from pikobot.text import Count
 from pikobot.workspace import abandoned
 
 State = Literal["ok", "exposed", "damaged"]
@@ -75,8 +76,8 @@ def verify_backup(path: Path, keys: Keys, progress: Progress = no_progress) -> l
         return [Finding("backup", "damaged", damage) for damage in read.damages]
     manifest = read.manifest
     detail = (
-        f"{len(manifest.members)} members, schema {manifest.schema_version}, made {manifest.created_at} by "
-        f"pikobot {manifest.pikobot}, of {manifest.instance}, {manifest.ledger.position} erasures"
+        f"{Count(len(manifest.members)):member}, schema {manifest.schema_version}, made {manifest.created_at} by "
+        f"pikobot {manifest.pikobot}, of {manifest.instance}, {Count(manifest.ledger.position):erasure}"
     )
     return [Finding("backup", "ok", detail)]
 
@@ -169,7 +170,7 @@ def _check_ledger(conn: Connection, instance: Instance) -> Finding:
         count = ledger.check(conn, instance.ledger_path)
     except DamagedData as error:
         return Finding("ledger", "damaged", str(error))
-    return Finding("ledger", "ok", f"{count} erasures, in file and database")
+    return Finding("ledger", "ok", f"{Count(count):erasure}, in file and database")
 
 
 def _check_other_files(conn: Connection, instance: Instance) -> list[Finding]:
@@ -183,9 +184,9 @@ def _check_other_files(conn: Connection, instance: Instance) -> list[Finding]:
             findings.append(Finding("erased ids", "exposed", str(os_failure("read", path, error))))
             continue
         if count:
-            detail = f"{path} names {count} erased ids: an old copy of the database? Delete it"
+            detail = f"{path} names {Count(count):erased id}: an old copy of the database? Delete it"
             findings.append(Finding("erased ids", "exposed", detail))
-    return findings or [Finding("erased ids", "ok", f"{len(ids)} ids are in no other file")]
+    return findings or [Finding("erased ids", "ok", f"{Count(len(ids)):id is|ids are} in no other file")]
 
 
 def _other_files(instance: Instance) -> Iterator[Path]:

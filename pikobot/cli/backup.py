@@ -21,6 +21,7 @@ from pikobot.errors import ExitCode, UsageError
 from pikobot.files import read_text
 from pikobot.instance import open_instance
 from pikobot.streams import emit
+from pikobot.text import Count
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def backup(root: Path, destination: str, options: BackupOptions) -> ExitCode:
     for name in report.left_out:
         sys.stderr.write(f"left out: {name!a} is no file of its own\n")
     sealed = ", encrypted" if protection.is_on else ""
-    emit(f"{report.path}: {_size(report.size)}, {len(report.manifest.members)} members{sealed}\n")
+    emit(f"{report.path}: {_size(report.size)}, {Count(len(report.manifest.members)):member}{sealed}\n")
     return ExitCode.DONE
 
 
@@ -73,8 +74,8 @@ def restore(root: Path, source: str, *, ledgers: Sequence[str] = (), keys: Keys)
         sys.stderr.write(f"{note}\n")
     verb = "replaced by" if report.has_replaced else "made from"
     emit(
-        f"{root}: {verb} the backup of {report.manifest.created_at}; {report.sources} sources, "
-        f"{report.erased_again} later erasures obeyed\n"
+        f"{root}: {verb} the backup of {report.manifest.created_at}; {Count(report.sources):source}, "
+        f"{Count(report.erased_again):later erasure} obeyed\n"
     )
     return ExitCode.DONE
 
@@ -123,7 +124,9 @@ def _notes(report: RestoreReport) -> list[str]:
             "there again; if you have a newer erasures.jsonl, restore again with --ledger"
         )
     if report.other_way:
-        notes.append(f"{report.other_way} erasures come from a ledger that had gone another way")
+        notes.append(
+            f"{Count(report.other_way):erasure comes|erasures come} from a ledger that had gone another way"
+        )
     return notes
 
 

@@ -17,6 +17,7 @@ from pikobot.credentials import Credentials
 from pikobot.errors import DamagedData, ExitCode, PikobotError
 from pikobot.instance import Instance, open_instance
 from pikobot.streams import emit, emit_json
+from pikobot.text import Count
 
 LEAST_FREE_BYTES = 500 * 1024 * 1024
 State = Literal["ok", "degraded", "failed"]
@@ -151,9 +152,10 @@ def _embeddings(instance: Instance, config: Config, embedding: dict[str, Any]) -
     detail = f"{profile['model']} ({config.embedding.provider}, {profile['dimension']} numbers)"
     if sets:
         newest = sets[-1]  # what waits for the one that serves waits for it as well
-        detail += f", {newest['vectors']} vectors, {newest['waiting']} texts wait"
+        detail += f", {Count(newest['vectors']):vector}, {Count(newest['waiting']):text waits|texts wait}"
     if len(sets) > 1:
-        detail += f"; {sets[0]['vectors']} vectors of {sets[0]['profile']['model']} answer until then"
+        model = sets[0]["profile"]["model"]
+        detail += f"; {Count(sets[0]['vectors']):vector} of {model} answer until then"
     if problem is None:
         yield Finding("embeddings", "ok", detail)
     else:
@@ -165,7 +167,7 @@ def _embeddings(instance: Instance, config: Config, embedding: dict[str, Any]) -
         yield Finding(
             "embedding batches",
             "degraded",
-            f"{failed} texts failed, {unknown} may have been charged without an answer; a retry can charge again",
+            f"{Count(failed):text} failed, {unknown} may have been charged without an answer; a retry can charge again",
             f"pikobot rpc memory.retry '{{\"all\":true}}' {instance.option}",
         )
 
@@ -189,11 +191,11 @@ def _retention(instance: Instance, retention: dict[str, Any]) -> Iterator[Findin
     last, waiting = retention["lastSweep"], retention["expiredWaiting"] + retention["beyondCapacity"]
     if last is None and not waiting:
         return
-    detail = f"{waiting} messages are to be removed"
+    detail = f"{Count(waiting):message is|messages are} to be removed"
     if last is not None:
         detail = (
-            f"{last['expired']} expired sources and {last['overCapacity']} beyond retention.max_sources were removed "
-            f"at {last['at']}, {detail}"
+            f"removed {Count(last['expired']):expired source} and {last['overCapacity']} beyond "
+            f"retention.max_sources at {last['at']}, {detail}"
         )
     if waiting:
         yield Finding("retention", "degraded", detail, f"pikobot work --drain {instance.option}")
@@ -209,7 +211,7 @@ def _status(instance: Instance) -> dict[str, Any]:
 
 def _database_detail(status: dict[str, Any]) -> str:
     served = "served by another process" if status["served"] else "served by nobody"
-    return f"schema {status['schemaVersion']}, {status['counts']['sources']} sources, {served}"
+    return f"schema {status['schemaVersion']}, {Count(status['counts']['sources']):source}, {served}"
 
 
 def _runs(instance: Instance, status: dict[str, Any]) -> Iterator[Finding]:
@@ -218,7 +220,7 @@ def _runs(instance: Instance, status: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(
             "provider calls",
             "degraded",
-            f"{unknown} calls may have been charged without an answer; they keep their share of the budget",
+            f"{Count(unknown):call} that may have been charged without an answer, kept in the budget",
             f'pikobot rpc runs.list \'{{"state":"unknown"}}\' {instance.option}',
         )
     waiting = status["counts"]["runs"]["queued"]
@@ -226,7 +228,7 @@ def _runs(instance: Instance, status: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(
             "requests",
             "degraded",
-            f"{waiting} requests wait for an answer",
+            f"{Count(waiting):request waits|requests wait} for an answer",
             f"pikobot work --drain {instance.option}",
         )
 

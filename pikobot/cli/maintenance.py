@@ -15,6 +15,7 @@ from pikobot.memory.opening import open_memory
 from pikobot.memory.reindexing import reindex as reindex_memory
 from pikobot.serving import acquire_serving_lock
 from pikobot.streams import emit, emit_json
+from pikobot.text import Count
 
 
 def verify(
@@ -49,7 +50,8 @@ def reindex(root: Path) -> ExitCode:
         closing(open_memory(instance.database_path, instance.ledger_path, clock)) as db,
     ):
         made = reindex_memory(db)
-    emit(f"indexed {made.sources} sources, {made.facts} facts, {made.vectors} vectors\n")
+    counts = f"{Count(made.sources):source}, {Count(made.facts):fact}, {Count(made.vectors):vector}"
+    emit(f"indexed {counts}\n")
     return ExitCode.DONE
 
 

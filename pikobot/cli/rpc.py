@@ -45,7 +45,7 @@ def rpc(
             return code
         arguments = {} if params is None else parse_json(_params(params), "the parameter object")
         with connect_operator(open_instance(root), SystemClock()) as operator:
-            _print(_call(operator, str(method), arguments, timing=timing))
+            _print(_completed(root, _call(operator, str(method), arguments, timing=timing)))
         _raise_lost()
     except PikobotError as error:
         sys.stderr.write(json.dumps(_error(root, error), ensure_ascii=False) + "\n")
@@ -67,7 +67,7 @@ def _batch(root: Path, file: str, *, timing: bool) -> ExitCode:
     with opened(file) as stream, connect_operator(open_instance(root), SystemClock()) as operator:
         for line in _bounded_lines(stream):
             try:
-                _print(_answer_line(operator, line, timing=timing))
+                _print(_completed(root, _answer_line(operator, line, timing=timing)))
             except PikobotError as error:
                 has_failed = True
                 _print(_error(root, error))
@@ -102,6 +102,20 @@ def _call(operator: Operator, method: str, params: object, *, timing: bool) -> J
     result = operator.call(method, params)
     elapsed_ms = round((time.perf_counter_ns() - start_ns) / 1e6, 3)
     return result | {"elapsedMs": elapsed_ms} if timing else result
+
+
+def _completed(root: Path, result: Json) -> Json:
+    """The result with the commands of its complaints naming the instance; nothing that somebody said is touched."""
+    completed = Instance(root).completed
+    degraded = result.get("degraded")
+    if isinstance(degraded, str):
+        result["degraded"] = completed(degraded)
+    elif isinstance(degraded, list):
+        result["degraded"] = [completed(str(reason)) for reason in degraded]
+    embedding = result.get("embedding")
+    if isinstance(embedding, dict) and isinstance(embedding.get("problem"), str):
+        embedding["problem"] = completed(embedding["problem"])
+    return result
 
 
 def _error(root: Path, error: PikobotError) -> Json:

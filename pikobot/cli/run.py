@@ -15,6 +15,7 @@ from pikobot.cli.making import open_or_make
 from pikobot.errors import ExitCode, UsageError
 from pikobot.instance import Instance, open_instance
 from pikobot.supervisor import Service, serving, terminal_services
+from pikobot.text import Count
 
 STDIN = "-"
 TERMINATED = 128 + signal.SIGTERM  # as shells have it
@@ -89,9 +90,11 @@ async def _work(instance: Instance, *, until_idle: bool) -> int:
             await asyncio.wait({service.worker})
         if service.sweeper is not None and service.sweeper.totals.sources:
             swept = service.sweeper.totals
-            sys.stderr.write(f"retention removed {swept.sources} sources and {swept.facts} facts\n")
+            sys.stderr.write(
+                f"retention removed {Count(swept.sources):source} and {Count(swept.facts):fact}\n"
+            )
         if (problem := service.operator.indexer_problem()) is not None:
-            sys.stderr.write(f"not all is embedded: {problem}\n")
+            sys.stderr.write(f"not all is embedded: {service.instance.completed(problem)}\n")
     return ExitCode.DONE
 
 

@@ -48,6 +48,7 @@ from pikobot.store.vectors.profiles import (
     retired_sets,
     serve_set,
 )
+from pikobot.text import Count
 
 if TYPE_CHECKING:  # loaded with the first vector that is stored
     from pikobot.store.vectors.records import NewVector
@@ -306,7 +307,7 @@ def usable_set(conn: Connection, profile: Profile, *, now_ms: int) -> tuple[Vect
     if not state.is_usable and not state.vectors:
         return None, NOT_EMBEDDED
     if not state.is_usable:
-        return None, f"{state.vectors} texts are embedded and more wait: text search only"
+        return None, f"{Count(state.vectors):text is|texts are} embedded and more wait: text search only"
     return serving, None
 
 

@@ -32,6 +32,7 @@ from pikobot.memory.byte_scan import Erased, collect
 from pikobot.store import closure, erasures
 from pikobot.store.connection import Connection, Database
 from pikobot.store.erasures import Entity, Erasure, Tip, Tombstone
+from pikobot.text import Count
 
 VERSION = 1
 FULL_CHECK_MAX_BYTES = 1 << 20
@@ -111,7 +112,7 @@ def check(conn: Connection, path: Path) -> int:
     count, rows = erasures.read_tip(conn).position, content.count(b"\n") - 1
     if rows != count:
         raise DamagedData(
-            f"{path} has {rows} erasures and the database {count}; the next start of pikobot makes them equal"
+            f"{path} has {Count(rows):erasure} and the database {count}; the next start of pikobot makes them equal"
         )
     return count
 

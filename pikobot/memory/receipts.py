@@ -6,6 +6,7 @@ from typing import Literal
 from pikobot.memory.byte_scan import ScanReport
 from pikobot.store.closure import Removed
 from pikobot.store.targets import Labels
+from pikobot.text import Count
 
 Language = Literal["en", "zh"]
 
@@ -110,8 +111,9 @@ class Receipt:
         if chinese:
             line = f"检查：读取 {scan.files} 个文件（{scan.bytes} 字节），查找 {scan.fragments} 个片段，发现 {found} 个"
             return line + (f"；{scan.too_short} 段文字太短，无法查找" if scan.too_short else "")
-        line = f"Checked: {scan.files} files ({scan.bytes} bytes) read for {scan.fragments} fragments, {found} found"
-        return line + (f"; {scan.too_short} texts too short to look for" if scan.too_short else "")
+        line = f"Checked: {Count(scan.files):file} ({scan.bytes} bytes) read for {Count(scan.fragments):fragment}, "
+        line += f"{found} found"
+        return line + (f"; {Count(scan.too_short):text} too short to look for" if scan.too_short else "")
 
     def _problems(self, chinese: bool) -> list[str]:
         lines = []
@@ -129,7 +131,7 @@ class Receipt:
             lines.append(
                 f"{find.file} 中仍有 {find.fragments} 个片段：请删除或修改该文件"
                 if chinese
-                else f"{find.file} still holds {find.fragments} fragments: remove them there"
+                else f"{find.file} still holds {Count(find.fragments):fragment: remove it|fragments: remove them} there"
             )
         return lines + [
             f"无法检查：{problem}" if chinese else f"Not checked: {problem}"

@@ -16,6 +16,7 @@ from pikobot.store.connection import MAX_INTEGER, Connection
 from pikobot.store.entities import entities_of, meant_by
 from pikobot.store.query_terms import question_terms, widened
 from pikobot.store.segmentation import quoted, segment
+from pikobot.text import Count
 
 MAX_TERMS = 64
 # As for sources: the best matches are taken first and looked at then; some may not be eligible.
@@ -185,20 +186,20 @@ def check_fact_index(conn: Connection) -> list[str]:
     for sql, finding in (
         (
             "SELECT count(*) FROM facts WHERE id NOT IN (SELECT id FROM facts_text_docsize)",
-            "{} facts are missing in the text index; run `pikobot reindex`",
+            "{:fact is|facts are} missing in the text index; run `pikobot reindex`",
         ),
         (
             "SELECT count(*) FROM facts_text_docsize WHERE id NOT IN (SELECT id FROM facts)",
-            "{} rows of the text index have no fact; run `pikobot reindex`",
+            "{:row} of the text index without a fact; run `pikobot reindex`",
         ),
         (
             "SELECT count(*) FROM facts WHERE id NOT IN (SELECT fact_id FROM fact_evidence)",
-            "{} facts have no evidence; restore a backup (RECOVERY.md)",
+            "{:fact has|facts have} no evidence; restore a backup (RECOVERY.md)",
         ),
     ):
         row = conn.execute(sql).fetchone()
         if row is not None and row[0]:
-            findings.append(finding.format(row[0]))
+            findings.append(finding.format(Count(row[0])))
     return findings
 
 

@@ -12,6 +12,7 @@ from pikobot.store.connection import Connection
 from pikobot.store.erasure_rules import RULES, Rule
 from pikobot.store.text_index import is_index_current
 from pikobot.store.vectors.verify import verify_vectors
+from pikobot.text import Count
 
 MAX_PROBLEMS = 20
 MAX_PROBLEM_CHARS = 200
@@ -20,27 +21,27 @@ _COUNTS = (
     (
         "sources",
         "SELECT count(*) FROM sources WHERE id NOT IN (SELECT id FROM sources_text_docsize)",
-        "{} sources are missing in the text index: run `pikobot reindex`",
+        "{:source is|sources are} missing in the text index: run `pikobot reindex`",
     ),
     (
         "sources",
         "SELECT count(*) FROM sources_text_docsize WHERE id NOT IN (SELECT id FROM sources)",
-        "{} rows of the text index have no source: run `pikobot reindex`",
+        "{:row} of the text index without a source: run `pikobot reindex`",
     ),
     (
         "facts",
         "SELECT count(*) FROM facts WHERE id NOT IN (SELECT id FROM facts_text_docsize)",
-        "{} facts are missing in the text index: run `pikobot reindex`",
+        "{:fact is|facts are} missing in the text index: run `pikobot reindex`",
     ),
     (
         "facts",
         "SELECT count(*) FROM facts_text_docsize WHERE id NOT IN (SELECT id FROM facts)",
-        "{} rows of the text index have no fact: run `pikobot reindex`",
+        "{:row} of the text index without a fact: run `pikobot reindex`",
     ),
     (
         "facts",
         "SELECT count(*) FROM facts WHERE id NOT IN (SELECT fact_id FROM fact_evidence)",
-        "{} facts have no evidence: restore a backup (RECOVERY.md)",
+        "{:fact has|facts have} no evidence: restore a backup (RECOVERY.md)",
     ),
 )
 
@@ -80,7 +81,7 @@ def _references(conn: Connection) -> list[str]:
     for table, _rowid, parent, _key in conn.execute("PRAGMA foreign_key_check"):
         counts[table, parent] = counts.get((table, parent), 0) + 1
     return [
-        f"{count} rows of {table} refer to rows of {parent} that are missing: restore a backup (RECOVERY.md)"
+        f"{Count(count):row} of {table} without {parent}: restore a backup (RECOVERY.md)"
         for (table, parent), count in sorted(counts.items())
     ]
 
@@ -98,7 +99,7 @@ def _counted(conn: Connection) -> list[str]:
             continue
         row = conn.execute(sql).fetchone()
         if row is not None and row[0]:
-            findings.append(finding.format(row[0]))
+            findings.append(finding.format(Count(row[0])))
     return findings
 
 
@@ -113,4 +114,4 @@ def _erased_rows(conn: Connection) -> Iterator[str]:
                 f"SELECT count(*) FROM {table} WHERE {column} IN (SELECT public_id FROM erasures)"
             ).fetchone()
             if row is not None and row[0]:
-                yield f"{row[0]} rows of {table} were erased and are there again: start pikobot once"
+                yield f"{Count(row[0]):row} of {table}, erased before, there again: start pikobot once"

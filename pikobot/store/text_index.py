@@ -23,6 +23,7 @@ from pikobot.store.query_terms import NamedSpeakers, question_terms, widened
 from pikobot.store.ranking import POOL, Match, Neighbours, replies, rerank
 from pikobot.store.segmentation import SEGMENTER_ID, quoted, segment
 from pikobot.store.settings import SEGMENTER, read_setting, write_setting
+from pikobot.text import Count
 
 # Rows of the index that one search may touch before its most common terms are left out (0.7 µs a row); in a small
 # index they are not counted.
@@ -120,12 +121,14 @@ def check_text_index(conn: Connection) -> list[str]:
         conn, "SELECT count(*) FROM sources WHERE id NOT IN (SELECT id FROM sources_text_docsize)"
     )
     if missing:
-        findings.append(f"{missing} sources are missing in the text index; run `pikobot reindex`")
+        findings.append(
+            f"{Count(missing):source is|sources are} missing in the text index; run `pikobot reindex`"
+        )
     orphans = _count(
         conn, "SELECT count(*) FROM sources_text_docsize WHERE id NOT IN (SELECT id FROM sources)"
     )
     if orphans:
-        findings.append(f"{orphans} rows of the text index have no source; run `pikobot reindex`")
+        findings.append(f"{Count(orphans):row} of the text index without a source; run `pikobot reindex`")
     return findings
 
 

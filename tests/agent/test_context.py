@@ -187,7 +187,7 @@ def test_a_long_thread_is_cut_at_its_oldest_end_and_the_cut_stays_for_many_turns
                 db, f"message {number} " + "x" * (50 + 97 * number % 400), "answer " + "y" * 100, room=room
             )
             starts.append(context.left_out)
-            note = f"[Note: the {context.left_out} oldest messages of this conversation are not shown here; "
+            note = f"[Note: of this conversation {context.left_out} messages are not shown here, the oldest; "
             assert (note in context.messages[-1].content) == (context.left_out > 0)
             assert len(context.messages) == 2 * number + 2 - context.left_out
     assert starts == sorted(starts)

@@ -123,7 +123,7 @@ SPOILED: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["DELETE FROM sources_text_docsize WHERE id = 1"],
-        ["1 sources are missing in the text index: run `pikobot reindex`"],
+        ["1 source is missing in the text index: run `pikobot reindex`"],
     ),
     (
         ["UPDATE settings SET value = 'other' WHERE key = 'segmenter'"],
@@ -132,8 +132,8 @@ SPOILED: list[tuple[list[str], list[str]]] = [
     (
         ["PRAGMA foreign_keys = OFF", "DELETE FROM scopes"],
         [
-            "4 rows of sources refer to rows of scopes that are missing: restore a backup (RECOVERY.md)",
-            "2 rows of threads refer to rows of scopes that are missing: restore a backup (RECOVERY.md)",
+            "4 rows of sources without scopes: restore a backup (RECOVERY.md)",
+            "2 rows of threads without scopes: restore a backup (RECOVERY.md)",
         ],
     ),
 ]
@@ -241,7 +241,7 @@ def test_erased_rows_that_are_there_again_and_copies_that_hold_them_are_found(in
         [(erased,)] = read(db, "SELECT public_id FROM erasures WHERE position = 1")
     raw(instance, f"UPDATE sources SET public_id = '{erased}' WHERE id = (SELECT max(id) FROM sources)")
     assert problems(instance) == [
-        ("database", "damaged", "1 rows of sources were erased and are there again: start pikobot once")
+        ("database", "damaged", "1 row of sources, erased before, there again: start pikobot once")
     ]
 
 

@@ -82,7 +82,7 @@ def test_a_limited_rate_is_waited_for(tmp_path: Path, openai_server: ScriptedOpe
 
 FAILURES: list[tuple[Step, dict[str, object], str, str]] = [
     (status(500, {}), {}, "server_error", "failed; it may have charged"),
-    ({"hang": "accept"}, {"chat_timeout_s": 0.3}, "timed_out", "sent nothing for 0.3 seconds"),
+    ({"hang": "accept"}, {"chat_timeout_s": 0.3}, "timed_out", "sent nothing for 0.3 s"),
     ({"hang": "headers"}, {"chat_timeout_s": 0.3}, "timed_out", "chat.timeout_s"),
     ({"keepalive": True}, {"chat_timeout_s": 0.3}, "timed_out", "chat.timeout_s"),
     ({"keepalive": True}, {"chat_run_timeout_s": 0.5}, "deadline", "chat.run_timeout_s = 0.5"),

@@ -188,14 +188,12 @@ def test_tags_are_counted_by_statement(db: Database) -> None:
 def test_the_index_is_made_again_and_checked(db: Database) -> None:
     wanted = said(db, "住在波尔图", entities=("Porto",))
     rows.execute(db, "INSERT INTO facts_text (facts_text) VALUES ('delete-all')")
-    assert rows.write(db, check_fact_index) == [
-        "1 facts are missing in the text index; run `pikobot reindex`"
-    ]
+    assert rows.write(db, check_fact_index) == ["1 fact is missing in the text index; run `pikobot reindex`"]
     assert [rows.write(db, rebuild_fact_index) for _ in range(2)] == [1, 1]
     assert rows.write(db, check_fact_index) == []
     assert found(db, "Porto") == [wanted]
     rows.execute(db, "DELETE FROM fact_evidence")
-    assert rows.write(db, check_fact_index) == ["1 facts have no evidence; restore a backup (RECOVERY.md)"]
+    assert rows.write(db, check_fact_index) == ["1 fact has no evidence; restore a backup (RECOVERY.md)"]
 
 
 def test_what_is_not_eligible_hides_nothing_however_common_the_word(db: Database) -> None:

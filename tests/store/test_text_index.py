@@ -213,8 +213,8 @@ def test_the_check_names_every_finding(db: Database) -> None:
     execute(db, "INSERT INTO sources_text (rowid, text, speaker) VALUES (77, 'lost', '')")
     assert write(db, check_text_index) == [
         "the text index was made by another segmenter; run `pikobot reindex`",
-        "1 sources are missing in the text index; run `pikobot reindex`",
-        "1 rows of the text index have no source; run `pikobot reindex`",
+        "1 source is missing in the text index; run `pikobot reindex`",
+        "1 row of the text index without a source; run `pikobot reindex`",
     ]
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pikobot.adapters.chat import CallFailure
 from pikobot.adapters.embedding.vectors import Float32s, unit_rows
 from pikobot.adapters.embedding.vocabulary import Embedded, EmbeddingFailed
+from pikobot.text import Count
 
 MAX_COUNTED_TOKENS = 10**12
 
@@ -54,7 +55,7 @@ def parse_answer(body: bytes, wanted: Wanted) -> Embedded:
     by_index = {item.index: item for item in answer.data}
     if len(answer.data) != wanted.count or set(by_index) != set(range(wanted.count)):
         raise _malformed(
-            wanted, f"{len(answer.data)} vectors for {wanted.count} texts, or not each of them once"
+            wanted, f"{Count(len(answer.data)):vector} for {Count(wanted.count):text}, or not each once"
         )
     rows = [_numbers(by_index[index].embedding, wanted) for index in range(wanted.count)]
     return Embedded(list(unit_rows(rows, wanted.dimension)), _input_tokens(answer.usage))

@@ -18,6 +18,7 @@ from pikobot.adapters.embedding.vocabulary import Embedded, EmbeddingFailed, Emb
 from pikobot.adapters.openai_chat import ChatEndpoint
 from pikobot.clock import Clock
 from pikobot.config import OPENAI_URL, is_loopback_url
+from pikobot.text import Count
 
 if TYPE_CHECKING:
     from pikobot.adapters.openai_client import ProviderClient
@@ -111,7 +112,7 @@ class HostedEmbedder:
                 body = await self._body(texts)
         except TimeoutError as error:
             raise EmbeddingFailed(
-                f"{self._endpoint.host} did not answer within {timeout_s:g} seconds"
+                f"{self._endpoint.host} did not answer within {timeout_s:g} s"
                 f"{self._endpoint.unknown_outcome}",
                 code=CallFailure.TIMED_OUT,
                 may_have_charged=self._endpoint.can_charge,
@@ -142,7 +143,7 @@ class HostedEmbedder:
                 found += chunk
                 if len(found) > limit:
                     raise ChatCallFailed(
-                        f"{self._endpoint.host} answered with more than {limit} bytes for {len(texts)} texts; "
+                        f"{self._endpoint.host} answered with more than {limit} bytes for {Count(len(texts)):text}; "
                         "check embedding.base_url and embedding.dimension",
                         code=CallFailure.TOO_LARGE,
                     )

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pikobot.adapters.mem0.seams import carrying
 from pikobot.errors import ProviderError
+from pikobot.text import Count
 
 _NO_VECTOR: tuple[float, ...] = ()
 
@@ -54,7 +55,9 @@ class ExtractionEmbedder:
 
 def _checked(vectors: Sequence[Sequence[float]], count: int, dimension: int) -> Sequence[Sequence[float]]:
     if len(vectors) != count:
-        raise EmbeddingMismatch(f"the embedding provider gave {len(vectors)} vectors for {count} texts")
+        raise EmbeddingMismatch(
+            f"the embedding provider gave {Count(len(vectors)):vector} for {Count(count):text}"
+        )
     for vector in vectors:
         if len(vector) != dimension:
             found = f"the embedding provider gave a vector of {len(vector)} numbers"

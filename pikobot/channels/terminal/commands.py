@@ -83,7 +83,7 @@ async def perform(command: Command, session: Session, services: TerminalServices
             dialog.say(session.words.help)
         case CommandName.STATUS:
             for line in status_lines(await services.status(), session.words):
-                dialog.say(line)
+                dialog.say(services.completed(line))
         case CommandName.THREADS:
             await _threads(command.argument, session, services, dialog)
         case CommandName.NEW:

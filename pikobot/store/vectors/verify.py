@@ -15,6 +15,7 @@ from pikobot.store.vectors.quantize import are_bounds_true, lengths
 from pikobot.store.vectors.reading import BlockView
 from pikobot.store.vectors.rebuild import Stored, stored_vectors
 from pikobot.store.vectors.records import Bools, Float64s
+from pikobot.text import Count
 
 UNIT_TOLERANCE = 1e-5
 REMEDY = "run `pikobot reindex`"
@@ -41,24 +42,24 @@ def verify_vectors(conn: Connection) -> list[str]:
 
 def _check_rows(conn: Connection) -> list[str]:
     questions = {
-        "have no values": """
+        "without values": """
             SELECT count(*) FROM vectors WHERE id NOT IN (SELECT vector_id FROM vector_values)
         """,
-        "lie in a block of another set, kind or scope": """
+        "in a block of another set, kind or scope": """
             SELECT count(*) FROM vectors AS v JOIN vector_blocks AS b ON b.id = v.block_id
             WHERE (v.set_id, v.owner_kind, v.scope_id) IS NOT (b.set_id, b.owner_kind, b.scope_id)
         """,
-        "belong to a source that does not exist": """
+        "of a source that does not exist": """
             SELECT count(*) FROM vectors
             WHERE owner_kind = 'source' AND owner_id NOT IN (SELECT id FROM sources)
         """,
-        "have another scope than their source": """
+        "in another scope than the source": """
             SELECT count(*) FROM vectors AS v JOIN sources AS s ON s.id = v.owner_id
             WHERE v.owner_kind = 'source' AND v.scope_id <> s.scope_id
         """,
     }
     return [
-        f"{count} vectors {what}; {REMEDY}"
+        f"{Count(count):vector} {what}; {REMEDY}"
         for what, sql in questions.items()
         for (count,) in conn.execute(sql)
         if count
@@ -87,7 +88,7 @@ def _check(conn: Connection, vector_set: VectorSet, block: Block) -> Iterator[st
             yield "describes a vector otherwise than its row"
         yield from _check_values(stored, view, mean)
     if block.capacity - int(is_empty.sum()) != block.live:
-        yield f"counts {block.live} vectors and holds {block.capacity - int(is_empty.sum())}"
+        yield f"counts {Count(block.live):vector} and holds {block.capacity - int(is_empty.sum())}"
     if any(slots[is_empty].tobytes()) or not _are_zero(view, is_empty):
         yield "holds data in an empty slot"
 

@@ -296,7 +296,7 @@ class BrokenEmbedder:
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
-        ([[1.0, 2.0]], "gave 1 vectors for 2 texts"),
+        ([[1.0, 2.0]], "gave 1 vector for 2 texts"),
         ([[1.0, 2.0]] * 3, "gave 3 vectors for 2 texts"),
         ([], "gave 0 vectors"),
         ([[1.0, 2.0], [1.0]], "a vector of 1 numbers, not 2"),

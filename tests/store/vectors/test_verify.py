@@ -25,7 +25,7 @@ def test_what_was_written_has_nothing_wrong(db: Database) -> None:
 @pytest.mark.parametrize(
     ("damage", "finding"),
     [
-        ("DELETE FROM vector_values WHERE vector_id = 3", "have no values"),
+        ("DELETE FROM vector_values WHERE vector_id = 3", "without values"),
         ("UPDATE vectors SET owner_id = 900 WHERE id = 3", "describes a vector otherwise"),
         ("UPDATE vectors SET at_ms = 900 WHERE id = 3", "describes a vector otherwise"),
         ("UPDATE vectors SET owner_kind = 'document' WHERE id = 3", "another set, kind or scope"),
@@ -78,6 +78,6 @@ def test_a_vector_without_its_source_or_in_another_scope_is_found(db: Database) 
     ]
     write(db, put_vectors, set_id, new)
     assert read(db, verify_vectors) == [
-        "1 vectors belong to a source that does not exist; run `pikobot reindex`",
-        "1 vectors have another scope than their source; run `pikobot reindex`",
+        "1 vector of a source that does not exist; run `pikobot reindex`",
+        "1 vector in another scope than the source; run `pikobot reindex`",
     ]
