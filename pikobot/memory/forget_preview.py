@@ -26,7 +26,7 @@ NO_LABELS = Labels()
 
 
 class PreviewItem(NamedTuple):
-    """One source that would go; ``said`` is the time in the source's own offset.
+    """One source that would go; ``said`` is the time in the source's own offset, None where nobody knows it.
 
     ``held`` says where the literal was found that was asked for.
     """
@@ -34,7 +34,7 @@ class PreviewItem(NamedTuple):
     id: str
     role: str
     speaker: str
-    said: str
+    said: str | None
     beginning: str
     held: Holder | None = None
 
@@ -174,7 +174,7 @@ def _items(
             glance.public_id,
             glance.role,
             glance.speaker,
-            iso_time(glance.said_at_ms, glance.utc_offset_min),
+            iso_time(glance.said_at_ms, glance.utc_offset_min) if glance.is_dated else None,
             glance.beginning,
             holders.get(source_id),
         )

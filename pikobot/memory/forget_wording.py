@@ -1,6 +1,6 @@
 """What the owner reads in a conversation about forgetting, in English and Chinese, as Markdown."""
 
-from pikobot.memory.forget_preview import ForgetPreview
+from pikobot.memory.forget_preview import ForgetPreview, PreviewItem
 from pikobot.memory.questions import Language
 from pikobot.memory.receipts import AlreadyErased, Receipt
 from pikobot.store.segmentation import fold
@@ -42,10 +42,7 @@ def proposal_text(shown: ForgetPreview, language: Language) -> str:
         if chinese
         else f"This would be erased for good, with everything made from it ({counted}):",
         _list(
-            [
-                f"{item.said[:10]}, {item.speaker}: {_flat(item.beginning)}"
-                for item in shown.items[:MAX_SHOWN]
-            ],
+            [_item(item) for item in shown.items[:MAX_SHOWN]],
             shown.total,
             chinese,
         ),
@@ -121,6 +118,11 @@ def _counts(shown: ForgetPreview, chinese: bool) -> str:
     if chinese:
         return "，".join(f"{count} {name}" for count, name, _ in counts if count)
     return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, _, name in counts if count)
+
+
+def _item(item: PreviewItem) -> str:
+    day = "" if item.said is None else f"{item.said[:10]}, "
+    return f"{day}{item.speaker}: {_flat(item.beginning)}"
 
 
 def _list(items: list[str], total: int, chinese: bool) -> str:

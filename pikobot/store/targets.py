@@ -15,6 +15,7 @@ from pikobot.store.facts import FactId
 from pikobot.store.scopes import ScopeId
 from pikobot.store.segmentation import is_cjk, match_expression, pairs, quoted
 from pikobot.store.sources import Role, SourceId
+from pikobot.store.text_index import IS_DATED
 from pikobot.store.threads import ThreadId
 
 Holder = Literal["text", "speaker", "fact"]
@@ -25,12 +26,13 @@ UNNAMED_SPEAKERS = ("owner", "pikobot", "assistant", "participant")
 UNNAMED_SUBJECTS = ("owner", "assistant")
 LEAST_SHARE_OF_PAIRS = 2 / 3
 
-_IN_BOUNDS = """
+_IN_BOUNDS = f"""
     (:scopes IS NULL OR s.scope_id IN (SELECT value FROM json_each(:scopes)))
     AND (:thread IS NULL OR s.thread_id = :thread)
     AND (:role IS NULL OR s.role = :role)
     AND (:from_ms IS NULL OR s.said_at_ms >= :from_ms)
     AND (:to_ms IS NULL OR s.said_at_ms < :to_ms)
+    AND ((:from_ms IS NULL AND :to_ms IS NULL) OR {IS_DATED})
 """
 _FACTS_HOLDING = """
     SELECT id FROM facts
@@ -45,7 +47,10 @@ _FACTS_HOLDING = """
 
 @dataclass(frozen=True)
 class Bounds:
-    """Which sources are meant: of these scopes (None: all), said in [from_ms, to_ms), in a thread, by a role."""
+    """Which sources are meant: of these scopes (None: all), said in [from_ms, to_ms), in a thread, by a role.
+
+    What nobody knows the time of was said in no range of time.
+    """
 
     scope_ids: Collection[ScopeId] | None = None
     thread_id: ThreadId | None = None
@@ -74,6 +79,7 @@ class SourceGlance:
     said_at_ms: int
     utc_offset_min: int
     beginning: str
+    is_dated: bool
 
 
 @dataclass(frozen=True)
@@ -297,14 +303,14 @@ def glance_at(conn: Connection, source_ids: Iterable[SourceId], *, max_chars: in
     glances = []
     for source_id in source_ids:
         row = conn.execute(
-            """
-            SELECT public_id, role, speaker, said_at_ms, utc_offset_min, substr(text, 1, ?)
-            FROM sources WHERE id = ?
+            f"""
+            SELECT public_id, role, speaker, said_at_ms, utc_offset_min, substr(text, 1, ?), {IS_DATED}
+            FROM sources AS s WHERE id = ?
             """,
             (max_chars, source_id),
         ).fetchone()
         if row is not None:
-            glances.append(SourceGlance(*row))
+            glances.append(SourceGlance(*row[:-1], is_dated=bool(row[-1])))
     return glances
 
 

@@ -1,5 +1,7 @@
 """What can be named to be forgotten, and what then goes."""
 
+import io
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +14,8 @@ from pikobot.memory.forget import finish_interrupted, forget
 from pikobot.memory.forget_preview import PreviewItem, preview
 from pikobot.memory.forget_rpc import ForgetParams, forget_rpc
 from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forget_wording import proposal_text
+from pikobot.memory.imports import import_jsonl
 from pikobot.memory.ledger import check
 from pikobot.memory.params import validated
 from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
@@ -202,6 +206,16 @@ def test_a_range_takes_the_days_that_it_names_on_the_owners_clock(db: Database, 
     assert asked(db, path, **{"from": "2024-04-01T00:00:00"})["removed"]["sources"] == 1
     with pytest.raises(NotFound, match="nothing that is retained matches"):
         asked(db, path, **{"from": "2000-01-01"})
+
+
+def test_what_nobody_knows_the_time_of_is_in_no_range_and_shown_without_one(db: Database, path: Path) -> None:
+    line = {"thread": "old", "role": "user", "text": "波尔图 Porto"}
+    import_jsonl(db, io.BytesIO(json.dumps(line).encode()))
+    with pytest.raises(NotFound, match="nothing that is retained matches"):
+        asked(db, path, **{"from": "2024-02-01", "to": "2024-04-30"})
+    shown = preview(db, ForgetTarget(words=("Porto",)))
+    assert [item.said for item in shown.items] == [None]
+    assert "- owner: 波尔图 Porto\n" in proposal_text(shown, "en")
 
 
 def test_a_range_takes_answers_of_another_day_that_were_made_from_it(

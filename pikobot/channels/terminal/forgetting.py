@@ -120,7 +120,7 @@ def _show(preview: ForgetPreview, words: Wording, dialog: Asking) -> None:
     shown = preview.items[:MAX_ITEMS_SHOWN]
     for item in shown:
         by_fact = words.forget_held_by_fact if item.held == "fact" else ""
-        dialog.say(f"  {item.said}  {item.speaker}: {_on_one_line(item.beginning)}{by_fact}")
+        dialog.say(f"  {item.said or words.no_date}  {item.speaker}: {_on_one_line(item.beginning)}{by_fact}")
     if preview.total > len(shown):
         dialog.say("  " + words.forget_more.format(count=preview.total - len(shown)))
     if preview.fact_count:
