@@ -310,7 +310,7 @@ def glance_at(conn: Connection, source_ids: Iterable[SourceId], *, max_chars: in
             (max_chars, source_id),
         ).fetchone()
         if row is not None:
-            glances.append(SourceGlance(*row[:-1], is_dated=bool(row[-1])))
+            glances.append(SourceGlance(*row))
     return glances
 
 
