@@ -113,7 +113,7 @@ def test_a_truncated_database_is_damaged_data(db: Database, path: Path, clock: F
 
 def test_a_directory_in_its_place_is_named(path: Path, clock: FakeClock) -> None:
     path.mkdir()
-    with pytest.raises(PikobotError, match=r"cannot open the database .*\.sqlite3: Is a directory"):
+    with pytest.raises(PikobotError, match=r"cannot open the database .*\.sqlite3: it is a directory"):
         Database(path, clock)
 
 
