@@ -99,7 +99,7 @@ def test_no_method_hands_out_what_has_expired_before_it_is_swept(
     set_days(instance, 0)
     with operating(instance) as operator:
         shown = [method for method, params in asked if "Okonkwo" in answered(operator, method, params)]
-    assert set(shown) == {"memory.search", "memory.list", "memory.read", "source.read"}
+    assert set(shown) == {"memory.search", "memory.list", "memory.read", "source.read", "threads.list"}
 
 
 def retention_of(instance: Instance) -> list[tuple[str, str]]:
@@ -131,7 +131,7 @@ def test_draining_the_work_removes_it_and_status_and_doctor_tell(
     assert retention_of(instance) == [
         (
             "ok",
-            f"3 expired sources and 0 beyond retention.max_sources were removed at {at}, "
+            f"removed 3 expired sources and 0 beyond retention.max_sources at {at}, "
             "0 messages are to be removed",
         )
     ]
