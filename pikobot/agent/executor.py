@@ -210,7 +210,7 @@ class Executor:
             outcome.state,
             result,
             error_code=outcome.error_code,
-            learns=self._learns,
+            learns=self._learns and self._asked_in(claimed.request.text) is None,
         )
         if state is None:
             raise RunFenced

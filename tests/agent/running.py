@@ -80,7 +80,13 @@ def in_event_loop(scene: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
 
 @asynccontextmanager
 async def running(
-    db: Database, model: PlayedModel | None, *, serves_all: bool = True, message_days: int = 0, **changes: Any
+    db: Database,
+    model: PlayedModel | None,
+    *,
+    serves_all: bool = True,
+    message_days: int = 0,
+    learns: bool = False,
+    **changes: Any,
 ) -> AsyncIterator[Runner]:
     """A runner that serves; leaving ends it as the end of the program does."""
     runner = Runner(
@@ -89,6 +95,7 @@ async def running(
         owner_scope(),
         message_days=message_days,
         serves_all=serves_all,
+        learns=learns,
         ledger_path=db.path.with_name("erasures.jsonl"),
     )
     worker = asyncio.create_task(runner.serve())

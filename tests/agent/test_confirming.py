@@ -129,6 +129,19 @@ async def test_without_a_model_a_request_is_never_noted_as_a_statement(
             assert (await tell(runner, "yes")).text == "Noted."
 
 
+@pytest.mark.parametrize("request_text", ["forget that I moved to Porto", "忘记我搬到波尔图了"])
+@in_event_loop
+async def test_nothing_is_learned_from_a_request_to_forget_what_is_not_kept(
+    tmp_path: Path, request_text: str
+) -> None:
+    with opened(tmp_path) as db:
+        async with running(db, None, learns=True) as runner:
+            await tell(runner, request_text)
+            assert rows(db, "SELECT count(*) FROM extraction_jobs") == [(0,)]
+            await tell(runner, "I moved to Braga")
+        assert rows(db, "SELECT count(*) FROM extraction_jobs") == [(1,)]
+
+
 @pytest.mark.parametrize(
     ("text", "hint"), [("Forget Paris is a good film", "`/forget TEXT`"), ("忘记带伞", "`/忘记 文字`")]
 )
