@@ -6,11 +6,12 @@ Nothing is contacted here. A key is sent to the host that it was set for and to 
 from urllib.parse import urlsplit
 
 from pikobot.adapters.openai_chat import ChatEndpoint, OpenAIChatModel
-from pikobot.adapters.prices import Prices
+from pikobot.adapters.prices import Prices, request_bytes
 from pikobot.agent.accounting import Tariff
 from pikobot.agent.context import Room
 from pikobot.agent.executor import Brain
 from pikobot.agent.runs import Limits
+from pikobot.agent.tools import TOOLS
 from pikobot.clock import Clock
 from pikobot.config import ChatConfig, Config
 from pikobot.credentials import Credentials
@@ -55,7 +56,11 @@ def _brain(config: Config, chat: ChatConfig, credentials: Credentials, clock: Cl
         section="chat" if chat is config.chat else "extraction",
     )
     prices = chat.prices()
-    room = Room.of(context_tokens=chat.context_tokens, max_output_tokens=chat.max_output_tokens)
+    room = Room.of(
+        context_tokens=chat.context_tokens,
+        max_output_tokens=chat.max_output_tokens,
+        tool_bytes=request_bytes((), [tool.schema() for tool in TOOLS]),
+    )
     tariff = Tariff(
         model=chat.model,
         prices=None

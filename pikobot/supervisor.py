@@ -85,7 +85,9 @@ async def serving(
         stack.push_async_callback(embedding.aclose)
         indexer = _indexer(db, embedding) if serves_all else None
         sweeper = _sweeper(db, instance, config) if serves_all else None
-        learner = Learner(db, learns, learning_limits(config)) if learns is not None and serves_all else None
+        learner = None
+        if learns is not None and serves_all:
+            learner = Learner(db, learns, learning_limits(config), on_learned=_waker(indexer))
         operator = create_context(
             db,
             instance,

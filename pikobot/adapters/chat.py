@@ -50,15 +50,16 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a conversation with the model."""
+    """One message of a conversation with the model. ``cut_off`` says what ended an answer before its end."""
 
     role: Role
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    cut_off: "StopReason | None" = None
 
     def to_json(self) -> dict[str, Any]:
-        """The chat completions wire form; also the form in which a run keeps its transcript."""
+        """The chat completions wire form."""
         wire: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.tool_calls:
             wire["tool_calls"] = [call.to_json() for call in self.tool_calls]
@@ -66,21 +67,34 @@ class Message:
             wire["tool_call_id"] = self.tool_call_id
         return wire
 
+    def to_stored(self) -> dict[str, Any]:
+        """The form in which a run keeps its transcript: ``to_json``, and what cut the answer off."""
+        return self.to_json() | ({} if self.cut_off is None else {"cut_off": self.cut_off.value})
+
     @classmethod
     def from_json(cls, wire: Mapping[str, Any]) -> "Message":
-        """The inverse of ``to_json``; ``content`` may be null. Raises DamagedData that names the key."""
+        """The inverse of ``to_stored``; ``content`` may be null. Raises DamagedData that names the key."""
         role = wire.get("role")
         if role not in _ROLES:
             raise _damaged("role")
         call_id = wire.get("tool_call_id")
         if call_id is not None and not isinstance(call_id, str):
             raise _damaged("tool_call_id")
+        cut_off = wire.get("cut_off")
+        if cut_off not in (None, *StopReason):
+            raise _damaged("cut_off")
         calls = wire.get("tool_calls") or []
         if not isinstance(calls, list):
             raise _damaged("tool_calls")
         content = "" if wire.get("content") is None else _text_at(wire, "content")
         # The check above is one that mypy can't follow from a mapping of Any.
-        return cls(cast(Role, role), content, tuple(_tool_call(call) for call in calls), call_id)
+        return cls(
+            cast(Role, role),
+            content,
+            tuple(_tool_call(call) for call in calls),
+            call_id,
+            None if cut_off is None else StopReason(cut_off),
+        )
 
 
 @dataclass(frozen=True)
@@ -127,6 +141,13 @@ class Completion:
     tool_calls: tuple[ToolCall, ...]
     stop_reason: StopReason
     usage: Usage | None
+
+    def as_message(self) -> Message:
+        """The answer as it stands in the conversation from now on."""
+        is_whole = self.stop_reason in (StopReason.STOP, StopReason.TOOL_CALLS)
+        return Message(
+            "assistant", self.text, self.tool_calls, cut_off=None if is_whole else self.stop_reason
+        )
 
 
 StreamItem: TypeAlias = TextDelta | Completion

@@ -71,8 +71,7 @@ class RunJournal:
         )
         if cost is not None:
             self.spent_microusd += cost - self._reserved_microusd
-        reply = Message("assistant", completion.text, completion.tool_calls)
-        await self._end(ticket, outcome, reply)
+        await self._end(ticket, outcome, completion.as_message())
 
     async def fail_call(self, ticket: AttemptId, failure: ChatCallFailed) -> None:
         state = AttemptState.UNKNOWN if failure.may_have_charged else AttemptState.FAILED

@@ -26,26 +26,32 @@ KEEP_NEWEST = 5  # messages: the request, and the two newest runs before it, are
 MIN_OUTPUT_TOKENS = 1_024
 OUTPUT_SHARE = 0.15
 BYTES_PER_TOKEN = 2  # conservative: prose has 4 to 5 in English and Chinese
+BYTES_PER_TOKEN_OF_TOOLS = 3  # conservative too: of the descriptions it is known that they are English JSON
 AT_HAND_BYTES_PER_CHAR = 8  # two blocks, four bytes for a character at the most
 MESSAGE_OVERHEAD_BYTES = 64  # role, time stamp, JSON of participants
 
 
 @dataclass(frozen=True)
 class Room:
-    """How many tokens a model's context has for what is sent, and how many are kept for its answer."""
+    """How many tokens a model's context has for what is sent, and how many are kept for its answer.
+
+    ``tool_bytes`` are those of the descriptions of the tools, which are sent with every request.
+    """
 
     input_tokens: int
     output_tokens: int
+    tool_bytes: int = 0
 
     @property
     def capacity(self) -> int:
-        """Bytes that the conversation may take beside the system prompt; negative when not even that fits."""
-        return self.input_tokens * BYTES_PER_TOKEN - len(SYSTEM_PROMPT.encode())
+        """Bytes that the conversation may take beside system prompt and tools; negative when not even those fit."""
+        tool_tokens = -(-self.tool_bytes // BYTES_PER_TOKEN_OF_TOOLS)
+        return (self.input_tokens - tool_tokens) * BYTES_PER_TOKEN - len(SYSTEM_PROMPT.encode())
 
     @classmethod
-    def of(cls, *, context_tokens: int, max_output_tokens: int) -> "Room":
+    def of(cls, *, context_tokens: int, max_output_tokens: int, tool_bytes: int = 0) -> "Room":
         reserve = min(max_output_tokens, max(int(context_tokens * OUTPUT_SHARE), MIN_OUTPUT_TOKENS))
-        return cls(input_tokens=context_tokens - reserve, output_tokens=reserve)
+        return cls(context_tokens - reserve, reserve, tool_bytes)
 
 
 @dataclass(frozen=True)

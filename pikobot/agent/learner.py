@@ -9,6 +9,7 @@ puts it off. When a budget or the hourly limit is reached, learning waits; nothi
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Callable
 
 from pikobot.adapters.chat import CallFailure, ChatCallFailed, Completion, TextDelta, closing
 from pikobot.adapters.mem0.candidates import (
@@ -49,10 +50,17 @@ _ROLES: dict[str, TurnRole] = {"user": "owner", "assistant": "assistant", "parti
 class Learner:
     """Works off the extraction jobs of one instance while `serve` runs."""
 
-    def __init__(self, db: Database, brain: Brain, limits: LearningLimits) -> None:
+    def __init__(
+        self,
+        db: Database,
+        brain: Brain,
+        limits: LearningLimits,
+        on_learned: Callable[[], None] = lambda: None,
+    ) -> None:
         self._db = db
         self._brain = brain
         self._limits = limits
+        self._on_learned = on_learned  # facts are there that nobody has embedded yet
         self._wake = asyncio.Event()
         self._extractor: MemoryExtractor | None = None
         self._streaming: asyncio.Task[Completion] | None = None
@@ -231,6 +239,8 @@ class Learner:
             await self._db.perform_async(
                 extract.put_off, claimed.lease, "sources_changed", answer_is_stale=True
             )
+            return
+        self._on_learned()
 
 
 def _batch(claimed: ClaimedJob) -> ExtractionBatch:

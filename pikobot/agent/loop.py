@@ -86,12 +86,12 @@ class Loop(Generic[Ticket]):
             if message.role == "assistant":
                 self._show(message.content)
         if self.transcript and self.transcript[-1].role == "assistant" and not self.transcript[-1].tool_calls:
-            return Answer(self.visible, StopReason.STOP)
+            return Answer(self.visible, self.transcript[-1].cut_off or StopReason.STOP)
         await self._resume_tools()
         while True:
             may_call_tools = self._rounds() < MAX_TOOL_ROUNDS
             completion = await self._ask([*context, *self.transcript], allow_tools=may_call_tools)
-            self.transcript.append(Message("assistant", completion.text, completion.tool_calls))
+            self.transcript.append(completion.as_message())
             if not completion.tool_calls:
                 return Answer(self.visible, completion.stop_reason)
             if not may_call_tools:

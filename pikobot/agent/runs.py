@@ -240,7 +240,9 @@ def end_attempt(
         if not leases.holds(tx, lease):
             return False
         if reply is not None:
-            runs.append_transcript(tx, RunId(lease.row_id), [json.dumps(reply.to_json(), ensure_ascii=False)])
+            runs.append_transcript(
+                tx, RunId(lease.row_id), [json.dumps(reply.to_stored(), ensure_ascii=False)]
+            )
         return True
 
 

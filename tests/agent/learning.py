@@ -1,7 +1,7 @@
 """Extraction jobs in a real database, worked off with a model that a function plays."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -31,8 +31,14 @@ def queue(db: Database, *public_ids: str) -> int:
     return db.perform(operation)
 
 
-def learner(db: Database, model: PlayedModel, limits: LearningLimits = WIDE, **changes: Any) -> Learner:
-    return Learner(db, brain(model, **changes), limits)
+def learner(
+    db: Database,
+    model: PlayedModel,
+    limits: LearningLimits = WIDE,
+    on_learned: Callable[[], None] = lambda: None,
+    **changes: Any,
+) -> Learner:
+    return Learner(db, brain(model, **changes), limits, on_learned)
 
 
 def learn(db: Database, model: PlayedModel, limits: LearningLimits = WIDE, **changes: Any) -> Learner:

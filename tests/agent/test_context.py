@@ -1,4 +1,6 @@
 import io
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,21 @@ from hypothesis import strategies as st
 
 from pikobot.adapters.chat import Message
 from pikobot.agent import runs
-from pikobot.agent.context import KEEP_NEWEST, TRIM_AT, Context, Room, plan_start
+from pikobot.agent.context import (
+    BYTES_PER_TOKEN,
+    BYTES_PER_TOKEN_OF_TOOLS,
+    KEEP_NEWEST,
+    TRIM_AT,
+    Context,
+    Room,
+    plan_start,
+)
 from pikobot.agent.prompt import SYSTEM_PROMPT
 from pikobot.agent.runs import Result, Unanswerable
+from pikobot.agent.tools import TOOLS
+from pikobot.brains import chat_brain
+from pikobot.config import parse_config
+from pikobot.credentials import Credentials
 from pikobot.errors import ProviderError
 from pikobot.memory.imports import import_jsonl
 from pikobot.store.connection import Database
@@ -220,7 +234,21 @@ def test_nothing_is_cut_while_everything_fits(thread: list[int], capacity: int) 
         (100_000, 50_000, Room(85_000, 15_000)),
         (4_000, 3_000, Room(2_976, 1_024)),
         (4_000, 500, Room(3_500, 500)),
+        (128_000, 8_192, Room(119_808, 8_192, 9_000)),
     ],
 )
 def test_room_is_kept_for_the_answer(context_tokens: int, max_output_tokens: int, room: Room) -> None:
-    assert Room.of(context_tokens=context_tokens, max_output_tokens=max_output_tokens) == room
+    made = Room.of(
+        context_tokens=context_tokens, max_output_tokens=max_output_tokens, tool_bytes=room.tool_bytes
+    )
+    assert made == room
+
+
+def test_the_tools_take_their_part_of_the_room() -> None:
+    config = parse_config('[chat]\nprovider = "custom"\nmodel = "m"\nbase_url = "http://localhost:1/v1"', "c")
+    made = chat_brain(config, Credentials(), StillClock())
+    assert made is not None
+    without = replace(made.room, tool_bytes=0)
+    sent = sum(len(json.dumps(tool.schema().to_json(), ensure_ascii=False).encode()) for tool in TOOLS)
+    assert made.room.tool_bytes >= sent
+    assert without.capacity - made.room.capacity >= sent * BYTES_PER_TOKEN // BYTES_PER_TOKEN_OF_TOOLS

@@ -60,6 +60,26 @@ def stored(db: Database) -> list[tuple[Any, ...]]:
     return found
 
 
+def test_who_embeds_is_woken_for_each_batch_of_new_facts_and_for_nothing_else(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        said = say(db, "I live in Porto")
+        woken: list[int] = []
+
+        def on_learned() -> None:
+            woken.append(len(fact_texts(db)))
+
+        queue(db, *said)
+        learn(
+            db,
+            extracting(element("The owner lives in Porto", (said[0], "I live in Porto"))),
+            on_learned=on_learned,
+        )
+        assert woken == [1]
+        queue(db, *say(db, "Hm"))
+        learn(db, extracting(), on_learned=on_learned)
+        assert woken == [1]
+
+
 def test_each_kind_of_statement_is_stored_attributed_and_dated_or_rejected(tmp_path: Path) -> None:
     with opened(tmp_path) as db:
         ids = [

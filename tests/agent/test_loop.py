@@ -278,6 +278,16 @@ def test_a_crashed_run_goes_on_where_it_was_without_repeating_a_finished_call(
     assert played.transcript == [ROUND, RESULT_A, RESULT_B, FINAL]
 
 
+@pytest.mark.parametrize("reason", [StopReason.LENGTH, StopReason.CONTENT_FILTER])
+def test_a_crashed_run_still_knows_that_its_answer_was_cut_off(reason: StopReason) -> None:
+    first = Played(PlayedModel([says("To Por", stop=reason)]))
+    first.run()
+    stored = [Message.from_json(json.loads(json.dumps(each.to_stored()))) for each in first.transcript]
+    assert stored == [Message("assistant", "To Por", cut_off=reason)]
+    assert "cut_off" not in stored[0].to_json()
+    assert Played(PlayedModel([]), transcript=stored).run() == Answer("To Por", reason)
+
+
 def test_the_rounds_before_a_crash_count() -> None:
     rounds = [Message("assistant", "", (call("search"),)), Message("tool", "", tool_call_id="call_0")]
     played = Played(PlayedModel([says("done")]), transcript=rounds * MAX_TOOL_ROUNDS)

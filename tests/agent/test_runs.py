@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.adapters.chat import CallFailure, Message
+from pikobot.adapters.chat import CallFailure, Message, StopReason
 from pikobot.agent import runs
 from pikobot.agent.runs import MAX_CLAIMS, Claimed, Request, Result, Unanswerable
 from pikobot.errors import NotFound
@@ -145,7 +145,7 @@ def test_a_run_cut_off_in_or_right_after_a_call_that_may_have_charged_is_not_rep
 
 @pytest.mark.parametrize("way", ["recover", "interrupt"])
 def test_a_run_cut_off_between_calls_goes_on_from_its_transcript(tmp_path: Path, way: str) -> None:
-    reply = Message("assistant", "Looking.")
+    reply = Message("assistant", "Looking.", cut_off=StopReason.LENGTH)
     result = Message("tool", "{}", tool_call_id="c")
     with opened(tmp_path) as db:
         accept(db, "hello")
