@@ -31,9 +31,11 @@ from pathlib import Path
 
 from pikobot.files import os_failure
 from pikobot.store.connection import Connection, Database
+from pikobot.store.outside import Remains, find_remains
 from pikobot.store.pages import WAL_SUFFIX, open_raw
-from pikobot.store.remnants import UNREAD_SUFFIX, Remains, find_remains, held_by_rows, index_holds
+from pikobot.store.remnants import held_by_rows, index_holds
 
+UNREAD_SUFFIX = "-shm"  # numbers of frames only
 CHUNK_BYTES = 4 << 20
 OVERLAP_BYTES = 8 << 10
 MAX_FRAGMENT_CHARS = 256

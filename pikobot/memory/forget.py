@@ -173,7 +173,7 @@ def finish_interrupted(db: Database, ledger_path: Path) -> Finished:
 def _erase(db: Database, order: _Order) -> tuple[Committed | _Nothing, int]:
     """The one commit, or why there was none; and how many of the ids that were asked for are erased already."""
     now_ms = db.clock.now_ms()
-    with db.write("forget") as tx:
+    with db.write("forget", is_durable=False) as tx:  # the truncation of the WAL waits for the disk
         resolved = order.resolved or resolve(tx, order.target, order.scopes)
         closed = closure.closure_of(tx, [*resolved.sources, *resolved.along])
         if not closed and not resolved.threads:
@@ -200,5 +200,5 @@ def _nothing_left(what: ForgetPreview | ForgetTarget | Sequence[str], already_er
 
 
 def _finish(db: Database) -> None:
-    with db.write("finish forgetting") as tx:
+    with db.write("finish forgetting", is_durable=False) as tx:  # lost, it is done again
         erasures.clear_unfinished(tx)

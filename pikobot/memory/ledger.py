@@ -87,9 +87,25 @@ def reconcile(db: Database, path: Path) -> Reconciled:
     return db.perform(reconcile_inside, path)
 
 
-def append_missing(db: Database, path: Path) -> int:
-    """Append and fsync what the file lacks; returns how many rows. As an operation on the writer thread."""
-    return reconcile_inside(db, path).appended
+def append_missing(db: Database, path: Path, *, is_synced: bool = True) -> int:
+    """Append and fsync what the file lacks; returns how many rows. As an operation on the writer thread.
+
+    Of what is in the file the last row is looked at, whose hash binds all others. Without ``is_synced`` rows are
+    appended only: `sync` has to follow.
+    """
+    return reconcile_inside(db, path, reads_all=False, is_synced=is_synced).appended
+
+
+def sync(path: Path) -> None:
+    """Wait until what was appended is on disk. On any thread."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise os_failure("write", path, error) from error
 
 
 def check(conn: Connection, path: Path) -> int:
@@ -161,21 +177,29 @@ def replay(db: Database, continuing: Sequence[Erasure], elsewhere: Sequence[Eras
         return erased
 
 
-def reconcile_inside(db: Database, path: Path) -> Reconciled:
-    """`reconcile` as an operation on the writer thread, outside transactions."""
+def reconcile_inside(
+    db: Database, path: Path, *, reads_all: bool = True, is_synced: bool = True
+) -> Reconciled:
+    """`reconcile` as an operation on the writer thread, outside transactions. See `append_missing`."""
     conn = db.maintenance_connection()
     if not path.exists():
         return Reconciled(appended=_write_anew(conn, path))
     try:
         with _locked(path) as descriptor:
-            return _reconcile_open(db, conn, path, descriptor)
+            size = os.fstat(descriptor).st_size
+            reconciled = _reconcile_open(db, conn, path, descriptor, reads_all)
+            if is_synced and (reconciled.is_repaired or os.fstat(descriptor).st_size != size):
+                os.fsync(descriptor)
+            return reconciled
     except OSError as error:
         raise os_failure("update", path, error) from error
 
 
-def _reconcile_open(db: Database, conn: Connection, path: Path, descriptor: int) -> Reconciled:
+def _reconcile_open(
+    db: Database, conn: Connection, path: Path, descriptor: int, reads_all: bool
+) -> Reconciled:
     size = os.fstat(descriptor).st_size
-    if size > FULL_CHECK_MAX_BYTES:
+    if size > FULL_CHECK_MAX_BYTES or not reads_all:
         known = _known_last(conn, descriptor, size)
         if known is not None:
             return Reconciled(appended=_append(descriptor, erasures.read_after(conn, known)))
@@ -258,14 +282,13 @@ def _write_anew(conn: Connection, path: Path) -> int:
 
 
 def _append(descriptor: int, rows: Iterable[Erasure], *, header: str = "") -> int:
-    """Write rows behind the end of the file and wait until they are on disk; returns how many."""
+    """Write rows behind the end of the file; returns how many."""
     texts = [_row(erasure) for erasure in rows]
     data = (header + "".join(texts)).encode()
     if data:
         os.lseek(descriptor, 0, os.SEEK_END)
         while data:
             data = data[os.write(descriptor, data) :]
-        os.fsync(descriptor)
     return len(texts)
 
 
@@ -283,7 +306,6 @@ def _replace_tail(descriptor: int, content: bytes, whole: bytes) -> None:
     same = content.rfind(b"\n") + 1
     os.ftruncate(descriptor, same)
     os.pwrite(descriptor, whole[same:], same)
-    os.fsync(descriptor)
 
 
 @contextlib.contextmanager

@@ -1,15 +1,14 @@
 """The proof of an erasure: nothing of it is left in any file of the instance, or it is removed now.
 
-    the erasing commit ─▶ WAL emptied, meanwhile the database looked at outside of rows
-                       ─▶ erasures.jsonl appended and fsynced, meanwhile all other files read
-                       ─▶ overwritten where the database holds some of it, rewritten if that did not help
+    the erasing commit ─▶ erasures.jsonl appended and fsynced, WAL emptied, meanwhile the database looked at
+                       ─▶ overwritten where it holds some of it outside of rows ─▶ all other files read
+                       ─▶ the database rewritten if overwriting did not help
 
 What SQLite leaves outside of rows is searched as long as that is little; more of it is overwritten unsearched. What
 had to be looked for is lost with the process, so after a crash all of it is overwritten (`remove_traces`). The write
 lock is held while pages are overwritten, not while anything is read; rewriting holds it for the time of a copy.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,10 +16,10 @@ from pikobot.errors import PikobotError
 from pikobot.memory import ledger
 from pikobot.memory.byte_scan import Erased, Needles, ScanReport, found_in, needles_of, scan
 from pikobot.store.connection import Database
-from pikobot.store.pages import overwrite
-from pikobot.store.remnants import Remains, rewrite, settle_and_find_remains
+from pikobot.store.outside import Remains, overwrite_remains, settle_and_find_remains
+from pikobot.store.remnants import rewrite
 
-MAX_SEARCHED_BYTES = 64 << 10
+MAX_COMPARED = 8 << 20  # fragments times bytes: a few milliseconds
 KEPT_WAL = "a reader keeps the WAL"
 
 
@@ -40,14 +39,15 @@ def prove(db: Database, ledger_path: Path, erased: Erased) -> Proof:
     Not on the writer thread, not from the event loop. Raises what the ledger raises, and what reading the database
     raises.
     """
-    with ThreadPoolExecutor(1) as beside:
-        remains = settle_and_find_remains(db)
-        appended = beside.submit(db.perform, ledger.append_missing, ledger_path)
-        with db.read() as conn:
-            needles = needles_of(conn, erased)
-        remains = _without(needles, db, remains)
-        report = scan(ledger_path.parent, db, needles, remains)
-        appended.result()
+    remains = settle_and_find_remains(
+        db,
+        before=lambda db: ledger.append_missing(db, ledger_path, is_synced=False),
+        meanwhile=lambda: ledger.sync(ledger_path),
+    )
+    with db.read() as conn:
+        needles = needles_of(conn, erased)
+    remains = _without(needles, db, remains)
+    report = scan(ledger_path.parent, db, needles, remains)
     if not remains.is_settled or not _is_left(db, report):
         return Proof(remains.is_settled, False, report, _is_left(db, report))
     problem = db.perform(_rewrite)
@@ -59,7 +59,7 @@ def remove_traces(db: Database) -> str | None:
     """Overwrite everything that stands outside of rows; returns why that could not be done."""
     remains = settle_and_find_remains(db)
     if remains.is_settled and remains.left:
-        db.perform(overwrite, remains.left)
+        db.perform(overwrite_remains, remains.left)
         remains = settle_and_find_remains(db)
     if not remains.is_settled:
         return KEPT_WAL
@@ -71,11 +71,11 @@ def _without(needles: Needles, db: Database, remains: Remains) -> Remains:
     if not remains.is_settled:
         return remains
     data = b"\0".join(remains.left.values())
-    is_clean = remains.is_complete and not found_in(data, needles)
-    if is_clean and len(data) <= MAX_SEARCHED_BYTES:
+    is_little = remains.is_complete and len(data) * needles.count <= MAX_COMPARED
+    if is_little and not found_in(data, needles):
         return replace(remains, left={})
-    db.perform(overwrite, remains.left)
-    return replace(remains, left={}) if is_clean else settle_and_find_remains(db)
+    db.perform(overwrite_remains, remains.left)
+    return settle_and_find_remains(db)
 
 
 def _is_left(db: Database, report: ScanReport) -> bool:

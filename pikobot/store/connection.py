@@ -20,7 +20,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -41,6 +41,7 @@ T = TypeVar("T")
 READ_CONNECTIONS = 4
 BUSY_TIMEOUT_MS = 10_000
 PAGE_SIZE = 16_384
+CHECKPOINT_PAGES = 1000  # in the WAL, after which a commit has them copied into the database
 READ_MMAP_BYTES = 1 << 40  # the whole file: a scan of the vectors is three times faster than by read calls
 MAX_INTEGER = 2**63 - 1  # of SQLite
 
@@ -65,8 +66,12 @@ class Database:
         self._state = threading.Lock()
         self._closed = False
         self._readers_closed = False
+        self._wal_pages = 0
+        self.around_checkpoint: Callable[[Database], AbstractContextManager[object]] = lambda _: nullcontext()
+        """Entered on the writer thread whenever this process has pages copied from the WAL into the database."""
         create_private_file(path)
         self._writer = connect(path)
+        self._writer.set_wal_hook(self._note_wal_pages)  # in the place of SQLite's own automatic checkpoint
         self._thread = threading.Thread(target=self._write_loop, name="pikobot-write", daemon=True)
         self._thread.start()
 
@@ -77,6 +82,12 @@ class Database:
     ) -> T:
         """Run ``operation(db, …)`` on the writer thread and return what it returns. Not from the event loop."""
         return self._submit(operation, args, kwargs).result()
+
+    def start(
+        self, operation: Callable[Concatenate["Database", P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
+        """Run ``operation(db, …)`` on the writer thread and go on meanwhile; its result has to be asked for."""
+        return self._submit(operation, args, kwargs)
 
     async def perform_async(
         self, operation: Callable[Concatenate["Database", P], T], *args: P.args, **kwargs: P.kwargs
@@ -100,17 +111,19 @@ class Database:
         return await _settled(future)
 
     @contextmanager
-    def write(self, purpose: str) -> Iterator[Connection]:
+    def write(self, purpose: str, *, is_durable: bool = True) -> Iterator[Connection]:
         """One write transaction, named; commits when the block ends, rolls back when it raises.
 
-        Raises `MisuseError` off the writer thread or inside another transaction, `InstanceBusy` when another
-        process writes for longer than 10 seconds.
+        A commit that is not durable does not wait for the disk: it survives the end of the process, and power loss
+        once a later commit or a truncation of the WAL has waited. Raises `MisuseError` off the writer thread or inside
+        another transaction, `InstanceBusy` when another process writes for longer than 10 seconds.
         """
         if threading.get_ident() != self._writer_ident:
             raise MisuseError(f"'{purpose}' writes outside the writer thread: use perform()")
         if self._transaction is not None:
             raise MisuseError(f"'{purpose}' begins inside '{self._transaction}'")
         self._transaction = purpose
+        self._writer.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
         try:
             with translated_errors(purpose):
                 self._writer.execute("BEGIN IMMEDIATE")
@@ -123,6 +136,7 @@ class Database:
                     raise
         finally:
             self._transaction = None
+        self._checkpoint_if_due()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -156,10 +170,22 @@ class Database:
         On the writer thread, outside transactions. Waits up to the busy timeout for readers; False when one of them
         still keeps the WAL.
         """
-        with translated_errors("truncate the write-ahead log"):
-            rows = self.maintenance_connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        conn = self.maintenance_connection()
+        with translated_errors("truncate the write-ahead log"), self.around_checkpoint(self):
+            rows = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         BLOCKS.clear()
         return not rows[0][0]
+
+    def _note_wal_pages(self, _: Connection, __: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint_if_due(self) -> None:
+        """Keep the WAL short. The commit stands whatever comes of it, and the next one tries again."""
+        if self._wal_pages >= CHECKPOINT_PAGES:
+            self._wal_pages = 0
+            with suppress(apsw.Error), self.around_checkpoint(self):
+                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def maintenance_connection(self) -> Connection:
         """The write connection, for statements that manage their own transactions (copies, checkpoints)."""

@@ -203,9 +203,9 @@ def _overwrite(conn: Connection, file: apsw.VFSFile, numbers: Iterable[int]) -> 
     if pages is None:
         return
     unknown = []
-    for number in sorted(numbers):
+    for number in sorted(number for number in numbers if number <= pages.count):
         page = raw((number - 1) * pages.size, pages.size)
-        ranges = outside_of_rows(page, number, pages) if len(page) == pages.size else []
+        ranges = outside_of_rows(page, number, pages)
         if ranges is None:
             unknown.append(number)
         elif number in pages.free or _has_its_cells_outside(page, number, ranges):

@@ -309,7 +309,7 @@ class Killed(Exception):
     [
         (proof, "settle_and_find_remains"),
         (ledger, "append_missing"),
-        (proof, "overwrite"),
+        (proof, "overwrite_remains"),
         (proof, "scan"),
         (forgetting, "prove"),
         (forgetting, "_finish"),
@@ -321,11 +321,11 @@ def test_a_crash_at_any_step_is_finished_at_the_next_open(
 ) -> None:
     killed = tmp_path / "killed"
     real = getattr(module, step)
-    monkeypatch.setattr(proof, "MAX_SEARCHED_BYTES", 0)
+    monkeypatch.setattr(proof, "MAX_COMPARED", 0)
 
-    def dying(*args: Any) -> None:
+    def dying(*args: Any, **kwargs: Any) -> None:
         if is_done:
-            real(*args)
+            real(*args, **kwargs)
         raise Killed
 
     with opened(tmp_path) as db:
@@ -429,7 +429,7 @@ def test_where_overwriting_does_not_help_the_database_is_rewritten(
         unused = file.read(16_384).index(bytes(100)) + 50
         file.seek(unused)
         file.write(b"Zanzibarite")
-    monkeypatch.setattr(proof, "overwrite", lambda db, pages: frozenset())
+    monkeypatch.setattr(proof, "overwrite_remains", lambda db, pages: frozenset())
     with opened(tmp_path) as db:
         receipt = receipt_of(forget(db, path, [name]))
         assert (receipt.is_rewritten, receipt.is_clean) == (True, True)
@@ -446,7 +446,7 @@ def test_much_that_stands_outside_of_rows_is_overwritten_without_being_searched(
         unused = file.read(16_384).index(bytes(100)) + 50
         file.seek(unused)
         file.write(b"something else")
-    monkeypatch.setattr(proof, "MAX_SEARCHED_BYTES", 5)
+    monkeypatch.setattr(proof, "MAX_COMPARED", 5)
     with opened(tmp_path) as db:
         receipt = receipt_of(forget(db, path, [name]))
         assert (receipt.is_rewritten, receipt.is_clean) == (False, True)
@@ -468,7 +468,7 @@ def test_a_database_that_cannot_be_rewritten_is_told_and_tried_again(
         file.write(b"Zanzibarite")
     with opened(tmp_path) as db:
         with monkeypatch.context() as patch:
-            patch.setattr(proof, "overwrite", lambda db, pages: frozenset())
+            patch.setattr(proof, "overwrite_remains", lambda db, pages: frozenset())
             patch.setattr(proof, "rewrite", full)
             receipt = receipt_of(forget(db, path, [name]))
             assert (receipt.is_rewritten, receipt.scan.finds) == (False, (Find("pikobot.sqlite3", 1),))

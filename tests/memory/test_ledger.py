@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.errors import DamagedData
+from pikobot.errors import DamagedData, PikobotError
 from pikobot.memory import ledger
 from pikobot.memory.ledger import Reconciled, check, reconcile
 from pikobot.store import closure, erasures
@@ -80,6 +80,39 @@ def test_appended_lines_are_fsynced(db: Database, path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "fsync", watched)
     reconcile(db, path)
     assert synced == [path.stat().st_size]
+
+
+def test_lines_that_were_appended_without_waiting_are_waited_for_by_sync(
+    db: Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconcile(db, path)
+    synced: list[int] = []
+    real = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_size)
+        real(descriptor)
+
+    bury(db, "src_a")
+    monkeypatch.setattr(os, "fsync", watched)
+    assert db.perform(ledger.append_missing, path, is_synced=False) == 1
+    assert synced == []
+    ledger.sync(path)
+    assert synced == [path.stat().st_size]
+    assert verified(db, path) == 1
+    with pytest.raises(PikobotError, match="cannot write"):
+        ledger.sync(path.with_name("missing"))
+
+
+def test_appending_reads_the_last_line_alone(db: Database, path: Path) -> None:
+    bury(db, "src_a", "src_b")
+    reconcile(db, path)
+    content = path.read_bytes()
+    bury(db, "src_c")
+    path.write_bytes(content.replace(b"src_a", b"src_x"))
+    assert db.perform(ledger.append_missing, path) == 1
+    with pytest.raises(DamagedData, match="breaks the chain"):
+        reconcile(db, path)
 
 
 def test_a_missing_file_is_written_again(db: Database, path: Path) -> None:

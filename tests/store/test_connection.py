@@ -3,6 +3,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -204,6 +205,67 @@ def test_more_readers_than_connections_wait_for_each_other(db: Database) -> None
         return await asyncio.gather(*(db.read_async(notes) for _ in range(connection.READ_CONNECTIONS * 3)))
 
     assert asyncio.run(scenario()) == [["one"]] * (connection.READ_CONNECTIONS * 3)
+
+
+def test_a_commit_that_is_not_durable_does_not_wait_for_the_disk_and_the_next_one_does(db: Database) -> None:
+    def levels(db: Database) -> list[object]:
+        seen = []
+        for is_durable in (True, False, True):
+            with db.write("look", is_durable=is_durable) as tx:
+                seen += tx.execute("PRAGMA synchronous").fetchall()
+        return seen
+
+    assert db.perform(levels) == [(2,), (1,), (2,)]
+
+
+def test_an_operation_that_was_started_is_done_while_the_caller_goes_on(db: Database) -> None:
+    go_on = threading.Event()
+
+    def slow(db: Database) -> str:
+        assert go_on.wait(10)
+        return "done"
+
+    started = db.start(slow)
+    assert not started.done()
+    go_on.set()
+    assert started.result(10) == "done"
+
+
+def test_a_long_wal_is_copied_into_the_database_by_the_commit_that_makes_it_long(
+    db: Database, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints: list[int] = []
+
+    @contextmanager
+    def counted(database: Database) -> Iterator[None]:
+        yield
+        checkpoints.append(1)
+
+    db.around_checkpoint = counted
+    monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 3)
+    assert db.perform(Database.truncate_wal)
+    checkpoints.clear()
+    db.perform(add, "a text that is copied")
+    before = path.read_bytes()
+    assert checkpoints == []
+    for _ in range(2):
+        db.perform(add, "another")
+    assert checkpoints
+    assert (b"that is copied" in before, b"that is copied" in path.read_bytes()) == (False, True)
+
+
+def test_a_commit_stands_even_if_the_wal_can_not_be_copied(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def failing(database: Database) -> Iterator[None]:
+        raise apsw.FullError("no room")
+        yield
+
+    db.around_checkpoint = failing
+    monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 1)
+    db.perform(add, "kept")
+    assert stored(db) == ["kept"]
 
 
 # Two processes

@@ -7,10 +7,10 @@ from typing import Any
 import apsw
 import pytest
 
-from pikobot.store import pages, remnants
+from pikobot.store import pages
 from pikobot.store.connection import Connection, Database
+from pikobot.store.outside import Remains, find_remains
 from pikobot.store.pages import (
-    Looked,
     look,
     look_behind_values,
     open_raw,
@@ -19,59 +19,16 @@ from pikobot.store.pages import (
     pages_in_wal,
     read_pages,
 )
-from pikobot.store.remnants import Remains, find_remains, rewrite, settle_and_find_remains
-from pikobot.store.scopes import ensure_scope, owner_scope
-from pikobot.store.sources import NewSource, SourceId, delete_source, insert_source
-from pikobot.store.threads import ensure_thread
+from pikobot.store.remnants import rewrite
 from tests.memory.conversing import attach, exchange, read, write
 from tests.memory.remembering import opened, say
+from tests.store.churning import churn, raw_bytes
 
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
     with opened(tmp_path) as database:
         yield database
-
-
-def churn(db: Database, *, seed: int = 1) -> list[bytes]:
-    """Insert and delete so much that SQLite moves rows between pages; returns the marks of what was deleted."""
-    chance = random.Random(seed)
-
-    def fill(tx: Connection) -> dict[SourceId, str]:
-        scope = ensure_scope(tx, owner_scope())
-        thread = ensure_thread(tx, scope, "churn", db.clock).id
-        marks = {}
-        for at in range(800):
-            mark = f"mark{chance.randrange(10**9):09}x"
-            text = f"{mark} " + "filler " * chance.choice([1, 5, 20, 100, 400])
-            new = NewSource(
-                role="user",
-                speaker="o",
-                scope_id=scope,
-                thread_id=thread,
-                text=text,
-                origin="said",
-                said_at_ms=at,
-            )
-            marks[insert_source(tx, new, db.clock)] = mark
-        return marks
-
-    def delete(tx: Connection, ids: list[SourceId]) -> None:
-        for source_id in ids:
-            delete_source(tx, source_id)
-
-    marks = write(db, fill)
-    order = list(marks)
-    chance.shuffle(order)
-    gone = order[:650]
-    for start in range(0, len(gone), 10):
-        write(db, delete, gone[start : start + 10])
-    return [marks[source_id].encode() for source_id in gone]
-
-
-def raw_bytes(path: Path) -> bytes:
-    with open_raw(path) as raw:
-        return raw(0, raw.size)
 
 
 def outside(db: Database) -> bytes:
@@ -321,59 +278,6 @@ def test_the_pages_in_the_wal_are_known(db: Database, tmp_path: Path) -> None:
         if before[at : at + 16_384] != after[at : at + 16_384]
     }
     assert changed <= written
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_looking_while_the_wal_is_emptied_sees_what_looking_afterwards_sees(db: Database, seed: int) -> None:
-    churn(db, seed=seed)
-    db.perform(Database.truncate_wal)
-    churn(db, seed=seed + 10)
-    seen = settle_and_find_remains(db)
-    assert seen == Remains(find_remains(db).left, is_complete=True, is_settled=True)
-    assert seen.left
-
-
-def test_nothing_reaches_the_file_while_it_is_looked_through_but_others_write(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    say(db, "first")
-    during: list[bytes] = []
-
-    def meanwhile(*args: Any) -> None:
-        before = raw_bytes(db.path)
-        say(db, "said while the file is looked through")
-        db.perform(lambda db: db.maintenance_connection().set_busy_timeout(20))
-        assert not db.perform(Database.truncate_wal)
-        assert raw_bytes(db.path) == before
-        during.append(before)
-        look_behind_values(*args)
-
-    monkeypatch.setattr(remnants, "look_behind_values", meanwhile)
-    assert settle_and_find_remains(db).is_settled
-    assert len(during) == 1
-    assert read(db, "SELECT count(*) FROM sources") == [(2,)]
-
-
-def test_a_commit_of_another_process_meanwhile_makes_everything_be_looked_at_again(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    say(db, "first")
-    numbers: list[Any] = []
-
-    def interfere(path: Path) -> frozenset[int]:
-        other = apsw.Connection(str(db.path))
-        other.execute("INSERT INTO settings VALUES ('interfered', '1')")
-        other.close()
-        return pages_in_wal(path)
-
-    def looking(*args: Any) -> Looked:
-        numbers.append(args[2] if len(args) > 2 else "all")
-        return look(*args)
-
-    monkeypatch.setattr(remnants, "pages_in_wal", interfere)
-    monkeypatch.setattr(remnants, "look", looking)
-    assert settle_and_find_remains(db).is_settled
-    assert numbers == ["all", "all"]
 
 
 def test_overwriting_cut_off_anywhere_leaves_a_sound_database(tmp_path: Path) -> None:
