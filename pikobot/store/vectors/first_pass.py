@@ -2,7 +2,7 @@
 
     block ─▶ coarse products, in float32 ─▶ what may reach the floor ─▶ fine products, in float64 ─▶ survivors
 
-No database and no state but the survivors: every thread that looks at blocks has a `Looker` of its own.
+No database, and nothing is written but the looker's own: every thread that looks at blocks has one.
 """
 
 from typing import NamedTuple
@@ -19,8 +19,6 @@ from pikobot.store.vectors.survivors import SLOT_BITS, Survivors, k_highest
 FILTER_MARGIN = 4e-6
 # So many vectors of a block are narrowed down by their own k best before they are refined.
 MANY = 64
-# Slots that wait to be measured together: fewer calls, and a floor that is not much out of date.
-MEASURED_AT = 64
 
 
 class _Slots(NamedTuple):
@@ -32,15 +30,24 @@ class _Slots(NamedTuple):
     offset: Float64s
 
 
+class Intervals(NamedTuple):
+    """Vectors by their places, each with an interval that certainly holds its score."""
+
+    places: Int64s
+    lower: Float64s
+    upper: Float64s
+
+
 class Looker:
-    """Looks at blocks of at most ``most_used`` slots for one thread, and gives the survivors what it finds."""
+    """Looks at blocks of at most ``most_used`` slots for one thread; of the survivors it reads the floor only."""
 
     def __init__(self, query: QuantizedQuery, survivors: Survivors, most_used: int) -> None:
         self._query = query
         self._survivors = survivors
         self._dots = np.empty((1, most_used), np.float32)
         self._unmeasured: list[_Slots] = []
-        self._waiting = 0
+        self._unseen: list[Int64s] = []
+        self.waiting = 0
 
     def look_at(self, block_id: int, block: BlockView, offset: float, mask: Bools | None) -> None:
         """Look at a block; ``offset`` is the query's product with its mean, ``mask`` says what is eligible."""
@@ -54,18 +61,31 @@ class Looker:
                     np.full(len(rows), offset),
                 )
             )
-            self._waiting += len(rows)
-            if self._waiting >= MEASURED_AT:
-                self.measure()
+            self.waiting += len(rows)
 
-    def measure(self) -> None:
-        """Give the survivors what was not ruled out, with scores by coarse and fine products.
+    def pass_over(self, block_id: int, slots: Int64s) -> None:
+        """Take slots of a block in of which nothing is known."""
+        self._unseen.append(slots + (block_id << SLOT_BITS))
+        self.waiting += len(slots)
+
+    def measured(self) -> Intervals:
+        """What was not ruled out since it was last asked, by coarse and fine products.
 
         Little but the vectors' own errors is left then. Done for the slots of several blocks at a time, and with
         the same kernel: a BLAS would wake its threads for it, which cost a scan more than they give.
         """
-        if not self._unmeasured:
-            return
+        unseen = np.concatenate(self._unseen) if self._unseen else np.zeros(0, np.int64)
+        infinite = np.full(len(unseen), np.inf)
+        found = Intervals(unseen, -infinite, infinite)
+        if self._unmeasured:
+            known = self._measure()
+            found = Intervals(*(np.concatenate(both) for both in zip(known, found, strict=True)))
+        self._unmeasured.clear()
+        self._unseen.clear()
+        self.waiting = 0
+        return found
+
+    def _measure(self) -> Intervals:
         places, codes, bounds, score = (np.concatenate(part) for part in zip(*self._unmeasured, strict=True))
         scale, error, norm = bounds.astype(np.float64).T
         products = np.empty((2, 1, len(places)), np.float32)
@@ -74,9 +94,7 @@ class Looker:
         coarse, fine = products[:, 0].astype(np.float64)
         score += (coarse * self._query.scale + fine * self._query.fine_scale) * scale
         error += norm * self._query.fine_rest + FILTER_MARGIN
-        self._survivors.add(places, score - error, score + error)
-        self._unmeasured.clear()
-        self._waiting = 0
+        return Intervals(places, score - error, score + error)
 
     def _not_ruled_out(self, block: BlockView, offset: float, mask: Bools | None) -> Int64s:
         """The slots that may be among the k best, by int8 products alone.

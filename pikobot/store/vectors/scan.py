@@ -7,12 +7,14 @@ owner: an interval is dropped only when it proves that the vector is not among t
 `cache` keeps of blocks, one more block and the survivors; between blocks the caller may stop the scan.
 
 A block that is kept in memory needs no connection. A second thread looks at such blocks from the beginning, while
-the caller does something else with the connection or looks at the others; whoever is free takes the next one.
+the caller does something else with the connection or looks at the others; whoever is free takes the next one. The
+caller never waits for it: where the cores are busy, a block that it has not finished is looked at again.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import apsw
@@ -30,17 +32,19 @@ from pikobot.store.vectors.quantize import QuantizedQuery, checked_vector
 from pikobot.store.vectors.reading import BlockReader, BlockView
 from pikobot.store.vectors.records import VectorHit
 from pikobot.store.vectors.rescoring import best_hits
-from pikobot.store.vectors.survivors import SLOT_BITS, Survivors
+from pikobot.store.vectors.survivors import Survivors
 
 MAX_K = 10_000
 # A block with fewer eligible slots than one in so many is not read: the rows themselves are cheaper.
 SPARSE = 128
-# With fewer blocks in memory a second thread costs more than it gives.
-WORTH_HELP = 3
+# Slots that wait to be measured together: fewer calls, and a floor that is not much out of date.
+MEASURED_AT = 64
+# With fewer blocks in memory, about 1 ms, a second thread costs more than it gives.
+WORTH_HELP = 8
 # Steps of SQLite's virtual machine between two questions whether to stop: about a millisecond.
 STATEMENT_STEPS = 20_000
 
-# One for all scans: a second core is all that there may be. Whoever finds it busy does all the work alone.
+# One for all scans: a second core is all that there may be. A scan that finds it busy does without.
 _HELPER = ThreadPoolExecutor(1, thread_name_prefix="pikobot-scan")
 
 
@@ -92,10 +96,12 @@ class Scan:
         self._should_stop = should_stop
         self._is_stopped = False
         self._reader = BlockReader(conn, dimension)
-        self._help: Future[None] | None = None
         self._blocks: list[Block] = []
-        self._kept: deque[tuple[Block, BlockView]] = deque()
         self._others: list[Block] = []
+        self._kept: deque[tuple[Block, BlockView]] = deque()
+        self._lock = threading.Lock()  # of the following, of what is kept, and of the survivors
+        self._in_hand: tuple[Block, BlockView] | None = None
+        self._is_closed = False
         try:
             with _interruptible(conn, should_stop):
                 self._begin(set_id, eligibility)
@@ -106,20 +112,17 @@ class Scan:
         """The k best, best first; None when stopped."""
         try:
             with _interruptible(self._conn, self._should_stop):
-                self._look_at_others()
-                self._look_at_kept()
-                if self._help is not None and not self._help.cancel():
-                    self._help.result()
+                self._look_at_all()
                 if self._is_stopped:
                     return None
                 return best_hits(self._conn, self._vector, self._survivors, self._blocks, self._should_stop)
         except apsw.InterruptError:
+            self._is_stopped = True
             return None
 
     def _begin(self, set_id: SetId, eligibility: Eligibility) -> None:
         found = list_blocks(self._conn, set_id, kinds=eligibility.kinds, scope_ids=eligibility.scope_ids)
         self._blocks = [block for block in found if block.live]
-        self._most_used = max((block.used for block in self._blocks), default=0)
         self._filter = SlotFilter(self._conn, eligibility)
         self._offsets = {
             mean_id: self._query.dot(load_mean(self._conn, mean_id, len(self._vector)))
@@ -132,31 +135,59 @@ class Scan:
             else:
                 self._kept.append((block, view))
         if len(self._kept) >= WORTH_HELP:
-            self._help = _HELPER.submit(self._look_at_kept)
+            _HELPER.submit(self._help)
 
-    def _look_at_kept(self) -> None:
-        """Take blocks until none is left; on both threads."""
-        looker = Looker(self._query, self._survivors, self._most_used)
-        while self._kept and not self._stops():
-            try:
-                block, view = self._kept.popleft()
-            except IndexError:  # the other thread took the last one
-                break
-            self._look_at(looker, block, view)
-        looker.measure()
-
-    def _look_at_others(self) -> None:
-        looker = Looker(self._query, self._survivors, self._most_used)
+    def _look_at_all(self) -> None:
+        """Look at what has to be read, then at what the second thread has not taken, at last at what it has in hand."""
+        looker = self._looker()
         with self._reader:
             for block in self._others:
                 if self._stops():
                     return
                 self._look_at(looker, block, None)
-        looker.measure()
+                self._settle(looker, MEASURED_AT)
+        while (kept := self._take()) is not None and not self._stops():
+            self._look_at(looker, *kept)
+            self._settle(looker, MEASURED_AT)
+        self._settle(looker)
+
+    def _help(self) -> None:
+        """The second thread's part. It may be put to sleep at any time, so nobody waits for it."""
+        looker = self._looker()
+        while not self._stops():
+            with self._lock:
+                if self._is_closed or not self._kept:
+                    return
+                self._in_hand = in_hand = self._kept.popleft()
+            self._look_at(looker, *in_hand)
+            found = looker.measured()
+            with self._lock:
+                if self._is_closed:
+                    return
+                self._survivors.add(*found)
+                self._in_hand = None
+
+    def _take(self) -> tuple[Block, BlockView] | None:
+        """The next block for the first thread; at the end the one that the second thread is not done with."""
+        with self._lock:
+            if self._kept:
+                return self._kept.popleft()
+            self._is_closed = True
+            in_hand, self._in_hand = self._in_hand, None
+            return in_hand
+
+    def _settle(self, looker: Looker, at_least: int = 1) -> None:
+        if looker.waiting >= at_least:
+            found = looker.measured()
+            with self._lock:
+                self._survivors.add(*found)
 
     def _stops(self) -> bool:
         self._is_stopped = self._is_stopped or self._should_stop()
         return self._is_stopped
+
+    def _looker(self) -> Looker:
+        return Looker(self._query, self._survivors, max((block.used for block in self._blocks), default=0))
 
     def _look_at(self, looker: Looker, block: Block, view: BlockView | None) -> None:
         mask = None
@@ -165,7 +196,7 @@ class Scan:
             mask = self._filter.eligible(block.kind, slots)
             eligible = np.flatnonzero(mask)
             if len(eligible) * SPARSE < block.used:
-                self._survivors.add_unseen(eligible + (block.id << SLOT_BITS))
+                looker.pass_over(block.id, eligible)
                 return
         if view is None:
             view = self._reader.read(block)

@@ -5,8 +5,6 @@ vector whose upper end is below it is not among the k best, whatever the rest of
 the floor are kept, so nothing is decided by the order of blocks.
 """
 
-import threading
-
 import numpy as np
 
 from pikobot.store.vectors.records import Float64s, Int64s
@@ -16,10 +14,7 @@ SLOT_BITS = 24  # a place is block id << SLOT_BITS | slot
 
 
 class Survivors:
-    """For several threads to add to."""
-
     def __init__(self, k: int) -> None:
-        self._lock = threading.Lock()
         self.floor = -np.inf
         self.k = k
         self._lower = np.zeros(0)
@@ -30,17 +25,16 @@ class Survivors:
 
     def add(self, places: Int64s, lower: Float64s, upper: Float64s) -> None:
         """Take vectors in with their intervals; each vector once."""
-        with self._lock:
-            self._lower = k_highest(np.concatenate([self._lower, lower]), self.k)
-            if len(self._lower) == self.k:
-                self.floor = float(self._lower.min())
-            self._upper.append(upper)
-            self._places.append(places)
-            self._held += len(places)
-            if self._held > self._prune_at:
-                places, upper = self._ranked()
-                self._places, self._upper, self._held = [places], [upper], len(places)
-                self._prune_at = max(PRUNE_AT, 2 * len(places))
+        self._lower = k_highest(np.concatenate([self._lower, lower]), self.k)
+        if len(self._lower) == self.k:
+            self.floor = float(self._lower.min())
+        self._upper.append(upper)
+        self._places.append(places)
+        self._held += len(places)
+        if self._held > self._prune_at:
+            places, upper = self.ranked()
+            self._places, self._upper, self._held = [places], [upper], len(places)
+            self._prune_at = max(PRUNE_AT, 2 * len(places))
 
     def add_unseen(self, places: Int64s) -> None:
         """Take vectors in of which nothing is known yet."""
@@ -48,10 +42,6 @@ class Survivors:
 
     def ranked(self) -> tuple[Int64s, Float64s]:
         """Places and upper ends of what survives, highest upper end first."""
-        with self._lock:
-            return self._ranked()
-
-    def _ranked(self) -> tuple[Int64s, Float64s]:
         if not self._places:
             return np.zeros(0, np.int64), np.zeros(0)
         places, upper = np.concatenate(self._places), np.concatenate(self._upper)

@@ -1,4 +1,5 @@
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,7 +129,8 @@ def test_a_scan_equals_the_full_comparison_whatever_the_vectors_are(
 
 
 @pytest.mark.usefixtures("_kernel")
-def test_blocks_of_every_size_are_scanned(db: Database) -> None:
+def test_blocks_of_every_size_are_scanned(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "WORTH_HELP", 1)
     set_id = make_set(db, 384)
     rows = embedded(np.random.default_rng(1), 5_000, 384)
     for begin, end in ((0, 10), (10, 100), (100, 300), (300, 5_000)):
@@ -142,8 +144,9 @@ def test_blocks_of_every_size_are_scanned(db: Database) -> None:
 
 
 @pytest.fixture
-def kept_set(db: Database) -> SetId:
-    """A set of several blocks that are all in memory."""
+def kept_set(db: Database, monkeypatch: pytest.MonkeyPatch) -> SetId:
+    """A set of several blocks that are all in memory, and enough for a second thread."""
+    monkeypatch.setattr(scanning, "WORTH_HELP", 2)
     set_id = make_set(db, 384)
     for begin, end in ((0, 64), (64, 300), (300, 3_000)):
         vectors = embedded(np.random.default_rng(begin), end - begin, 384)
@@ -172,6 +175,30 @@ def test_a_scan_does_not_wait_for_a_second_thread_that_is_busy(db: Database, kep
         assert not busy.done()
     finally:
         is_free.set()
+
+
+def test_a_scan_does_not_wait_for_a_second_thread_that_sleeps_with_a_block_in_hand(
+    db: Database, kept_set: SetId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_one, may_go_on = threading.Event(), threading.Event()
+    original = first_pass.Looker.look_at
+
+    def slow(self: first_pass.Looker, *args: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            has_one.set()
+            may_go_on.wait()
+        original(self, *args)
+
+    monkeypatch.setattr(first_pass.Looker, "look_at", slow)
+    query = np.ones(384, np.float32)
+    with db.read() as conn:
+        begun = Scan(conn, kept_set, query, k=20)
+        assert has_one.wait(60)
+        try:
+            assert begun.finish() == ranking(conn, kept_set, query, 20)
+        finally:
+            may_go_on.set()
+    assert scanning._HELPER.submit(len, "").result() == 0  # what it did meanwhile went nowhere
 
 
 def test_a_scan_of_blocks_in_memory_stops_on_both_threads(db: Database, kept_set: SetId) -> None:
