@@ -13,6 +13,7 @@ from pikobot.memory.forget_preview import ForgetPreview
 from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.moments import parse_moment
 from pikobot.memory.receipts import Changed, label_lines
+from pikobot.text import Count
 
 MAX_ITEMS_SHOWN = 20
 
@@ -116,7 +117,7 @@ def _unquoted(argument: str) -> str:
 
 
 def _show(preview: ForgetPreview, words: Wording, dialog: Asking) -> None:
-    dialog.say(words.forget_total.format(count=preview.total))
+    dialog.say(words.forget_total.format(count=Count(preview.total)))
     shown = preview.items[:MAX_ITEMS_SHOWN]
     for item in shown:
         by_fact = words.forget_held_by_fact if item.held == "fact" else ""

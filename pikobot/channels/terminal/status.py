@@ -8,6 +8,7 @@ from typing import Any
 from pikobot.channels.terminal.reasons import spoken_reason
 from pikobot.channels.terminal.wording import Wording
 from pikobot.channels.terminal.wrapping import cells
+from pikobot.text import Count
 
 MICROUSD = 1_000_000
 
@@ -68,7 +69,7 @@ def _retention(state: dict[str, object], words: Wording) -> list[str]:
         (words.retention_most, state.get("maxSources")),
         (words.retention_waiting, waiting),
     )
-    lines = [line.format(count=count) for line, count in counts if count]
+    lines = [line.format(count=Count(count)) for line, count in counts if isinstance(count, int) and count]
     last = state.get("lastSweep")
     if isinstance(last, dict):
         lines.append(
@@ -76,7 +77,7 @@ def _retention(state: dict[str, object], words: Wording) -> list[str]:
                 at=last.get("at"),
                 expired=last.get("expired"),
                 over=last.get("overCapacity"),
-                facts=last.get("facts"),
+                facts=Count(last.get("facts") or 0),
             )
         )
     return lines
@@ -94,7 +95,7 @@ def _embedding(state: dict[str, Any], words: Wording) -> list[str]:
 
 def _vectors(vector_set: dict[str, Any], words: Wording) -> str:
     counts = words.status_comma.join(
-        words.embedding_counts[key].format(count=vector_set[key])
+        words.embedding_counts[key].format(count=Count(vector_set[key]))
         for key in ("vectors", "waiting", "failed", "unknown")
         if key == "vectors" or vector_set[key]
     )

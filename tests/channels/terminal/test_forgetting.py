@@ -119,7 +119,7 @@ def test_facts_conversations_and_names_are_shown_before_anything_goes(language: 
     assert carried_out(Service([preview]), dialog, language=language) == Forgotten(ExitCode.DONE)
     expected = {
         "en": [
-            "This will be erased, with everything derived from it (1 statements):",
+            "This will be erased, with everything derived from it (1 statement):",
             "  2024-03-02  owner: She paints [a fact learned from it holds the text]",
             "Facts that go with it (30):",
             "  Melanie paints",
