@@ -41,6 +41,7 @@ from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import Profile, create_set
 from pikobot.store.vectors.records import NewVector
 from scripts.benchmarks.made_up import made_up_texts
+from scripts.benchmarks.report import Figure, Report
 from scripts.benchmarks.shared_data import FOLDERS
 
 SOURCES = 100_000
@@ -55,22 +56,24 @@ MANY_ROUNDS = 3
 WANTED_RATIO = 2.0
 WANTED_MANY_S = 5.0
 
-# What the parts of forgetting are called here, and the functions that do them; the last four overlap with the ledger.
+# What the parts of forgetting are called here, and the functions that do them. The disk is waited for at the same
+# time for the ledger and for the WAL.
 _PARTS: dict[str, tuple[Any, str]] = {
     "commit": (forgetting, "_erase"),
+    "append to the ledger": (ledger, "append_missing"),
+    "wait for the ledger": (ledger, "sync"),
     "truncate the WAL and look at the pages": (proof, "settle_and_find_remains"),
-    "ledger": (ledger, "append_missing"),
     "choose what to look for": (proof, "needles_of"),
-    "overwrite": (proof, "overwrite"),
+    "overwrite": (proof, "overwrite_remains"),
     "look through the files": (proof, "scan"),
     "note that it is done": (forgetting, "_finish"),
 }
 
 
-def run(data: Path) -> str:
+def run(data: Path) -> Report:
     """The Markdown tables over the texts in the directory of shared conversations."""
     if not all((data / folder / "questions.jsonl").is_file() for folder in FOLDERS):
-        return f"forget: skipped, {data} does not hold {' and '.join(FOLDERS)}\n"
+        return Report(f"forget: skipped, {data} does not hold {' and '.join(FOLDERS)}")
     count = int(os.environ.get("PIKOBOT_BENCH_SOURCES", SOURCES))
     texts = list(islice(made_up_texts(data, random.Random(7)), count + 2 * ROUNDS))
     with tempfile.TemporaryDirectory() as directory, _opened(Path(directory, "ours"), texts[:count]) as ours:
@@ -100,7 +103,7 @@ class _Times:
         return max(self.elapsed[what])
 
 
-def _tables(ours: "_Ours", peer: "_Peer", new_texts: Sequence[str]) -> str:
+def _tables(ours: "_Ours", peer: "_Peer", new_texts: Sequence[str]) -> Report:
     chance = random.Random(8)
     chosen = chance.sample(range(1, ours.count + 1), ROUNDS + MANY * MANY_ROUNDS)
     times = _Times()
@@ -124,7 +127,31 @@ def _tables(ours: "_Ours", peer: "_Peer", new_texts: Sequence[str]) -> str:
         scanned = receipt.scan.bytes
         with many.of("peer"):
             peer.delete(chosen[begin : begin + MANY])
-    return _markdown(times, many, scanned, rewritten)
+    figures = [
+        Figure(
+            what="forget one, proof included",
+            peer="DELETE",
+            ours=times.ms("forget one"),
+            theirs=times.ms("peer: delete one"),
+            unit="ms",
+        ),
+        Figure(
+            what="forget one, proof included",
+            peer="remember one",
+            ours=times.ms("forget one"),
+            theirs=times.ms("remember one"),
+            unit="ms",
+            wanted=1 / WANTED_RATIO,
+        ),
+        Figure(
+            what=f"forget {MANY:,}, proof included",
+            peer="DELETE",
+            ours=many.ms("forget"),
+            theirs=many.ms("peer"),
+            unit="ms",
+        ),
+    ]
+    return Report(_markdown(times, many, scanned, rewritten), figures)
 
 
 def _markdown(times: _Times, many: _Times, scanned: int, rewritten: int) -> str:
@@ -144,7 +171,7 @@ def _markdown(times: _Times, many: _Times, scanned: int, rewritten: int) -> str:
         "",
         f"At most {WANTED_MANY_S:g} s: {'yes' if many.worst('forget') <= WANTED_MANY_S * 1000 else 'no'}.",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 @contextmanager
@@ -160,9 +187,9 @@ def _timed_parts(times: _Times) -> Iterator[None]:
 
 
 def _timed(times: _Times, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         with times.of(part):
-            return function(*args)
+            return function(*args, **kwargs)
 
     return call
 

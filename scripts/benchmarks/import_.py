@@ -4,8 +4,6 @@ The peer does the least that a searchable store can do: `executemany` of the par
 FTS5 table (unicode61, so a run of Chinese is a single word), 500 rows a transaction, synchronous=FULL. It checks
 nothing, keeps no identities, hashes or threads, and can't find a Chinese word. Each side runs in a process of its
 own, in turns, and its best of three runs counts.
-
-    python scripts/benchmarks/import_.py ../shared/data
 """
 
 import json
@@ -21,6 +19,8 @@ from typing import Any, BinaryIO
 
 import apsw
 
+from scripts.benchmarks.report import Figure, Report
+
 ROUNDS = 3
 BATCH = 500
 WANTED_PER_S = 3_000
@@ -28,12 +28,12 @@ FILES = ("leimingxuan.jsonl", "lumingqiang.jsonl")
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def run(data: Path) -> str:
+def run(data: Path) -> Report:
     """The Markdown table for the LifeBench records in the directory of shared conversations."""
     files = [data / "lifebench-zh" / name for name in FILES]
     missing = [file for file in files if not file.is_file()]
     if missing:
-        return f"import: skipped, {missing[0]} is missing\n"
+        return Report(f"import: skipped, {missing[0]} is missing")
     measured: dict[str, list[dict[str, float]]] = {"pikobot": [], "peer": []}
     for _ in range(ROUNDS):
         for side, results in measured.items():
@@ -51,12 +51,20 @@ def run(data: Path) -> str:
         "",
         f"At least {WANTED_PER_S} records/s: {verdict}.",
     ]
-    return "\n".join(lines) + "\n"
+    rate = Figure(
+        what="records imported",
+        peer="plain table + FTS5",
+        ours=ours["per_s"],
+        theirs=peer["per_s"],
+        unit="records/s",
+        is_less_better=False,
+    )
+    return Report("\n".join(lines), [rate])
 
 
 def _in_child(side: str, files: list[Path]) -> dict[str, float]:
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).resolve()), "--side", side, *map(str, files)],
+        [sys.executable, "-m", "scripts.benchmarks.import_", side, *map(str, files)],
         cwd=REPOSITORY,
         check=True,
         capture_output=True,
@@ -143,7 +151,4 @@ def _peak_rss_mb() -> float:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--side":
-        sys.stdout.write(json.dumps(_measure(sys.argv[2], [Path(name) for name in sys.argv[3:]])))
-    else:
-        sys.stdout.write(run(Path(sys.argv[1]).resolve()))
+    sys.stdout.write(json.dumps(_measure(sys.argv[1], [Path(name) for name in sys.argv[2:]])))

@@ -13,9 +13,9 @@ import contextlib
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from statistics import fmean, quantiles
+from statistics import fmean, median, quantiles
 
 import apsw
 
@@ -31,6 +31,7 @@ from pikobot.store.vectors.profiles import active_set
 from pikobot.store.vectors.scan import scan
 from scripts.benchmarks import mem0_peer
 from scripts.benchmarks.local_e5 import LocalE5, local_e5
+from scripts.benchmarks.report import Figure, Report
 from scripts.benchmarks.shared_data import FOLDERS, Conversation, Question, load_conversations
 
 DEPTHS = (5, 10, 20, 50)
@@ -49,18 +50,20 @@ Ask = Callable[[str, int], list[str]]
 Score = Callable[[Question, Sequence[str]], float]
 
 
-def run(data: Path) -> str:
+def run(data: Path) -> Report:
     """The Markdown tables over the directory of shared conversations."""
     if not all((data / folder / "questions.jsonl").is_file() for folder in FOLDERS):
-        return f"recall: skipped, {data} does not hold {' and '.join(FOLDERS)}\n"
+        return Report(f"recall: skipped, {data} does not hold {' and '.join(FOLDERS)}")
     made = local_e5()
     parts = [f"By words alone: {made}.", ""] if isinstance(made, str) else []
+    figures: list[Figure] = []
     with contextlib.ExitStack() as stack:
         e5 = None if isinstance(made, str) else stack.enter_context(contextlib.closing(made))
         for folder in FOLDERS:
             asked = [_Asked(conversation, e5) for conversation in load_conversations(data, folder)]
             parts += _locomo_tables(asked) if folder == "locomo" else _lifebench_tables(asked)
-    return "\n".join(parts) + "\n"
+            figures += _figures(folder, asked)
+    return Report("\n".join(parts), figures)
 
 
 class _Asked:
@@ -258,6 +261,26 @@ def _latency(asked: Sequence[_Asked]) -> list[str]:
         if side == BOTH:
             lines.append(f"p50 within {WANTED_P50_MS:.0f} ms: {'yes' if cuts[9] <= WANTED_P50_MS else 'no'}.")
     return lines
+
+
+def _figures(folder: str, asked: Sequence[_Asked]) -> Iterator[Figure]:
+    """R@10 of what can be answered in LoCoMo, hit@10 of everything in LifeBench, and the latency, beside each peer."""
+    is_locomo = folder == "locomo"
+    score = _recall_at(10) if is_locomo else _hit_at(10)
+    name = f"{'R' if is_locomo else 'hit'}@10 of {folder}"
+
+    def admits(question: Question) -> bool:
+        return not is_locomo or question.category != ABSTAIN
+
+    def latency(side: str) -> float:
+        return median(ms for one in asked for ms in one.elapsed_ms[side])
+
+    for peer in asked[0].answers:
+        if peer in (PLAIN, MEM0):
+            ours, theirs = (_mean(asked, side, admits, score) for side in (BOTH, peer))
+            yield Figure(what=name, peer=peer, ours=ours, theirs=theirs, unit="", is_less_better=False)
+            ours, theirs = latency(BOTH), latency(peer)
+            yield Figure(what=f"latency in {folder}", peer=peer, ours=ours, theirs=theirs, unit="ms")
 
 
 def _verdicts(
