@@ -209,7 +209,7 @@ def test_more_readers_than_connections_wait_for_each_other(db: Database) -> None
 
 def test_a_commit_that_is_not_durable_does_not_wait_for_the_disk_and_the_next_one_does(db: Database) -> None:
     def levels(db: Database) -> list[object]:
-        seen = []
+        seen: list[object] = []
         for is_durable in (True, False, True):
             with db.write("look", is_durable=is_durable) as tx:
                 seen += tx.execute("PRAGMA synchronous").fetchall()
