@@ -114,6 +114,16 @@ def test_a_status_with_unknown_and_missing_keys_is_shown_as_it_is() -> None:
         "for a local model",
         "the vectors are of e5-small until the new ones are made: text search only",
         "12 texts are embedded and more wait: text search only",
+        "1 text is embedded and more wait: text search only",
+        *(
+            f"text search only: the vectors are of m-small until they are made anew, and {reason}"
+            for reason in (
+                "embedding.base_url is no longer at api.openai.com, where they were made",
+                "embedding.path no longer holds the model that made them",
+                "this version of pikobot embeds otherwise than they were embedded",
+                "no key for m-small; set PIKOBOT_EMBEDDING_API_KEY",
+            )
+        ),
         *(
             f"text search only: {failed(code)} (last tried 2026-03-01T08:00:00Z)"
             for code in embedding_problems._WORDS
