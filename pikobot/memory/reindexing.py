@@ -1,8 +1,8 @@
 """Make everything again that is derived from what is stored: text indexes, and the blocks of the vectors.
 
 One transaction for each kind: a search meanwhile sees the old or the new one. The means that vectors are quantised
-with are made again as well, so that they hold nothing of forgotten ones. What has no vector is looked for anew, and
-gets one in the background.
+with are made again as well, so that they hold nothing of forgotten ones. Vectors that stand for nothing go; what has
+none is looked for anew, and gets one in the background.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pikobot.store.embedding_jobs import lower_marks
 from pikobot.store.fact_index import rebuild_fact_index
 from pikobot.store.text_index import rebuild_text_index
 from pikobot.store.vectors.profiles import active_set, building_set
-from pikobot.store.vectors.rebuild import rebuild_blocks
+from pikobot.store.vectors.rebuild import drop_strays, rebuild_blocks
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ def _reindex(db: Database) -> Reindexed:
     with db.write("make the vector blocks again") as tx:
         for vector_set in (active_set(tx), building_set(tx)):
             if vector_set is not None:
+                drop_strays(tx, vector_set.id)
                 vectors += rebuild_blocks(tx, vector_set.id)
                 lower_marks(tx, vector_set.id)
     db.truncate_wal()

@@ -11,7 +11,7 @@ import apsw
 from pikobot.store.connection import Connection
 from pikobot.store.erasure_rules import RULES, Rule
 from pikobot.store.text_index import is_index_current
-from pikobot.store.vectors.verify import verify_vectors
+from pikobot.store.vectors.verify import verify_owners, verify_vectors
 from pikobot.text import Count
 
 MAX_PROBLEMS = 20
@@ -59,7 +59,7 @@ def inspect(conn: Connection) -> list[str]:
     findings += _references(conn)
     findings += _counted(conn)
     if _has_table(conn, "vectors"):
-        findings += verify_vectors(conn)
+        findings += verify_vectors(conn) + verify_owners(conn)
     if not is_index_current(conn):
         findings.append("the text index was made by another segmenter: run `pikobot reindex`")
     return findings + list(_erased_rows(conn))

@@ -22,6 +22,9 @@ from pikobot.store.vectors.profiles import SetId, load_set
 from pikobot.store.vectors.quantize import quantize
 from pikobot.store.vectors.records import Float32s, Int64s
 
+OWNER_TABLES = {OwnerKind.SOURCE: "sources", OwnerKind.FACT: "facts"}
+"""Where owners are rows with a scope."""
+
 
 @dataclass(frozen=True, eq=False)
 class Stored:
@@ -67,6 +70,25 @@ def rebuild_blocks(conn: Connection, set_id: SetId) -> int:
             placed += len(places)
         conn.execute("DELETE FROM vector_blocks WHERE id = ?", (block.id,))
     return placed
+
+
+def drop_strays(conn: Connection, set_id: SetId) -> int:
+    """Delete the vectors of sources and facts that do not exist, or are in another scope; returns how many.
+
+    Caller holds write, and makes the blocks again in the same transaction: their slots are left as they are.
+    """
+    dropped = 0
+    for kind, table in OWNER_TABLES.items():
+        conn.execute(
+            f"""
+            DELETE FROM vectors WHERE set_id = :set AND owner_kind = '{kind}' AND NOT EXISTS (
+                SELECT 1 FROM {table} AS o WHERE o.id = vectors.owner_id AND o.scope_id = vectors.scope_id
+            )
+            """,
+            {"set": set_id},
+        )
+        dropped += conn.changes()
+    return dropped
 
 
 def refresh_block(conn: Connection, set_id: SetId) -> bool:

@@ -1,6 +1,6 @@
-"""Hold the vector index against itself: rows, slots, bounds, and the zeros that deletion leaves."""
+"""Hold the vector index against itself (rows, slots, bounds, the zeros that deletion leaves) and its owners."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import apsw
 import numpy as np
@@ -13,7 +13,7 @@ from pikobot.store.vectors.means import load_mean
 from pikobot.store.vectors.profiles import VectorSet, list_sets
 from pikobot.store.vectors.quantize import are_bounds_true, lengths
 from pikobot.store.vectors.reading import BlockView
-from pikobot.store.vectors.rebuild import Stored, stored_vectors
+from pikobot.store.vectors.rebuild import OWNER_TABLES, Stored, stored_vectors
 from pikobot.store.vectors.records import Bools, Float64s
 from pikobot.text import Count
 
@@ -25,8 +25,7 @@ def verify_vectors(conn: Connection) -> list[str]:
     """Return what is wrong with the vectors, one sentence a finding, [] when nothing is. Changes nothing.
 
     Checks that every vector is finite and unit and has one slot, in a block of its set, kind and scope, which
-    describes it and whose bounds hold; that every other slot is zero to the last byte; and that every vector
-    of a source has its source, in the same scope.
+    describes it and whose bounds hold; and that every other slot is zero to the last byte.
     """
     findings = _check_rows(conn)
     for vector_set in list_sets(conn):
@@ -40,24 +39,37 @@ def verify_vectors(conn: Connection) -> list[str]:
     return findings
 
 
-def _check_rows(conn: Connection) -> list[str]:
-    questions = {
-        "without values": """
-            SELECT count(*) FROM vectors WHERE id NOT IN (SELECT vector_id FROM vector_values)
-        """,
-        "in a block of another set, kind or scope": """
-            SELECT count(*) FROM vectors AS v JOIN vector_blocks AS b ON b.id = v.block_id
-            WHERE (v.set_id, v.owner_kind, v.scope_id) IS NOT (b.set_id, b.owner_kind, b.scope_id)
-        """,
-        "of a source that does not exist": """
+def verify_owners(conn: Connection) -> list[str]:
+    """Return what is wrong with whom vectors stand for: all of sources and facts there are, in their scopes."""
+    questions = {}
+    for kind in OWNER_TABLES:
+        questions[f"of a {kind} that does not exist"] = f"""
             SELECT count(*) FROM vectors
-            WHERE owner_kind = 'source' AND owner_id NOT IN (SELECT id FROM sources)
-        """,
-        "in another scope than the source": """
-            SELECT count(*) FROM vectors AS v JOIN sources AS s ON s.id = v.owner_id
-            WHERE v.owner_kind = 'source' AND v.scope_id <> s.scope_id
-        """,
-    }
+            WHERE owner_kind = '{kind}' AND owner_id NOT IN (SELECT id FROM {OWNER_TABLES[kind]})
+        """
+        questions[f"in another scope than the {kind}"] = f"""
+            SELECT count(*) FROM vectors AS v JOIN {OWNER_TABLES[kind]} AS o ON o.id = v.owner_id
+            WHERE v.owner_kind = '{kind}' AND v.scope_id <> o.scope_id
+        """
+    return _counted(conn, questions)
+
+
+def _check_rows(conn: Connection) -> list[str]:
+    return _counted(
+        conn,
+        {
+            "without values": """
+                SELECT count(*) FROM vectors WHERE id NOT IN (SELECT vector_id FROM vector_values)
+            """,
+            "in a block of another set, kind or scope": """
+                SELECT count(*) FROM vectors AS v JOIN vector_blocks AS b ON b.id = v.block_id
+                WHERE (v.set_id, v.owner_kind, v.scope_id) IS NOT (b.set_id, b.owner_kind, b.scope_id)
+            """,
+        },
+    )
+
+
+def _counted(conn: Connection, questions: Mapping[str, str]) -> list[str]:
     return [
         f"{Count(count):vector} {what}; {REMEDY}"
         for what, sql in questions.items()

@@ -2,11 +2,15 @@ import numpy as np
 import pytest
 
 from pikobot.store.connection import Connection, Database
+from pikobot.store.inspection import inspect
 from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.placing import put_vectors
+from pikobot.store.vectors.rebuild import drop_strays, rebuild_blocks
 from pikobot.store.vectors.records import NewVector
-from pikobot.store.vectors.verify import verify_vectors
+from pikobot.store.vectors.scan import scan
+from pikobot.store.vectors.verify import verify_owners, verify_vectors
 from tests.store.rows import execute, read, scope, source, thread, write
+from tests.store.stating import state
 from tests.store.vectors.embeddings import SECOND_SCOPE, embedded, make_set, put_facts
 
 DIMENSION = 8
@@ -69,15 +73,38 @@ def _flip(db: Database, offset: int) -> None:
     write(db, flip)
 
 
-def test_a_vector_without_its_source_or_in_another_scope_is_found(db: Database) -> None:
+def test_vectors_without_their_owner_or_in_another_scope_are_found_and_dropped(db: Database) -> None:
     set_id = make_set(db, 2)
-    first = source(db, thread(db), "我喜欢茶。")
+    chat = thread(db)
+    said, moved = source(db, chat, "我喜欢茶。"), source(db, chat, "I like tea.")
+    known = state(db, "The owner likes tea.", said).fact_id
     new = [
-        NewVector(Owner(OwnerKind.SOURCE, first), scope(db, SECOND_SCOPE), 0, [1, 0]),
-        NewVector(Owner(OwnerKind.SOURCE, first + 1), scope(db), 0, [0, 1]),
+        NewVector(Owner(kind, owner_id), scope(db, of), 0, [1, number])
+        for number, (kind, owner_id, of) in enumerate(
+            (
+                (OwnerKind.SOURCE, said, None),
+                (OwnerKind.SOURCE, moved, SECOND_SCOPE),
+                (OwnerKind.SOURCE, moved + 1, None),
+                (OwnerKind.FACT, known, None),
+                (OwnerKind.FACT, known + 1, None),
+            )
+        )
     ]
     write(db, put_vectors, set_id, new)
-    assert read(db, verify_vectors) == [
+    assert read(db, verify_vectors) == []
+    assert read(db, verify_owners) == [
         "1 vector of a source that does not exist; run `pikobot reindex`",
         "1 vector in another scope than the source; run `pikobot reindex`",
+        "1 vector of a fact that does not exist; run `pikobot reindex`",
     ]
+    assert read(db, verify_owners) == read(db, inspect)
+
+    def repair(tx: Connection) -> int:
+        dropped = drop_strays(tx, set_id)
+        rebuild_blocks(tx, set_id)
+        return dropped
+
+    assert write(db, repair) == 3
+    assert read(db, verify_owners) == read(db, verify_vectors) == []
+    found = read(db, scan, set_id, [1, 0], k=9) or []
+    assert [hit.owner for hit in found] == [Owner(OwnerKind.SOURCE, said), Owner(OwnerKind.FACT, known)]
