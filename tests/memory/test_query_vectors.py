@@ -11,6 +11,7 @@ from pikobot.memory.query_vectors import Asked
 from pikobot.memory.search import SearchParams, search
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope, find_scope, owner_scope
+from pikobot.store.vectors.cache import BLOCKS
 from tests.memory.conversing import read
 from tests.memory.learning import learn
 from tests.memory.meaning import Meaning, embed_all, engine, found, profile, questions, texts_of, vector
@@ -220,10 +221,13 @@ def test_equal_vectors_come_in_the_same_order_every_time(db: Database) -> None:
     assert len(set(ids[0])) == 20
 
 
-def test_what_was_erased_is_not_found_by_meaning(db: Database, tmp_path: Path) -> None:
+def test_what_was_erased_is_not_found_by_meaning_nor_kept_in_memory(db: Database, tmp_path: Path) -> None:
     gone, _ = say(db, "my puppy sleeps on the sofa", "a hound in the yard")
     embedded(db)
+    assert len(search_once(db, "小犬")) == 2
+    assert BLOCKS.held_bytes > 0
     forget(db, tmp_path / "erasures.jsonl", [gone])
+    assert BLOCKS.held_bytes == 0
     assert search_once(db, "小犬") == ["a hound in the yard"]
 
 
