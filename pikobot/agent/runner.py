@@ -133,7 +133,7 @@ class Runner:
         """Retain a message and queue its run; durable when this returns.
 
         A bare yes or no to what the answer before has proposed to forget is carried out instead, and not retained.
-        Raises `NotFound` for an unknown thread, `InvalidParams` for text that can't be stored.
+        Raises `NotFound` for a thread of another scope, `InvalidParams` for text that can't be stored.
         """
         text = clean_text("the message", text, max_chars=MAX_REQUEST_CHARS)
         thread_key = _clean_key(thread_key)

@@ -28,12 +28,11 @@ from pikobot.store.attempts import (
     workspace_spending,
 )
 from pikobot.store.connection import Connection, Database
-from pikobot.store.erasures import is_erased
 from pikobot.store.facts import cite_facts
 from pikobot.store.leases import Lease, State
 from pikobot.store.proposals import Place, drop_proposal, drop_waiting, has_proposal
 from pikobot.store.runs import Run, RunId
-from pikobot.store.scopes import Scope, ensure_scope, find_scope, load_scope
+from pikobot.store.scopes import Scope, ensure_scope, load_scope
 from pikobot.store.sources import (
     NewSource,
     Origin,
@@ -121,7 +120,7 @@ class Result:
 
 
 def accept(db: Database, request: Request) -> Accepted:
-    """Retain a message and queue its run, both or neither. Raises `NotFound` for an unknown thread id.
+    """Retain a message and queue its run, both or neither. Raises `NotFound` for a thread of another scope.
 
     What was waiting for the owner's word in its place is dropped, for this is the next message.
     """
@@ -330,14 +329,13 @@ def is_cut_off(conn: Connection, thread_public_id: str) -> bool:
 
 
 def _thread_of(tx: Connection, request: Request, db: Database) -> Thread:
-    if request.thread_id is not None:
-        thread = find_thread_by_public_id(tx, request.thread_id)
-        if thread is None and is_erased(tx, request.thread_id):
-            return create_thread(tx, ensure_scope(tx, request.scope), request.thread_key, db.clock)
-        if thread is None or thread.scope_id != find_scope(tx, request.scope):
-            raise NotFound(f"there is no conversation {request.thread_id!r:.60}")
-        return thread
+    """One that is gone, forgotten or expired, is begun again."""
     scope_id = ensure_scope(tx, request.scope)
+    thread = None if request.thread_id is None else find_thread_by_public_id(tx, request.thread_id)
+    if thread is not None and thread.scope_id != scope_id:
+        raise NotFound(f"there is no conversation {request.thread_id!r:.60}")
+    if thread is not None:
+        return thread
     if request.thread_key is not None:
         return ensure_thread(tx, scope_id, request.thread_key, db.clock)
     return create_thread(tx, scope_id, None, db.clock)

@@ -10,7 +10,7 @@ from pikobot.store.attempts import AttemptId, AttemptOutcome, AttemptState, NewA
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from pikobot.store.runs import RunId
-from pikobot.store.scopes import Scope, owner_scope
+from pikobot.store.scopes import Scope
 from tests.agent.running import LEASE_MS, LIMITS, ROOM, accept, answers, attempts, claim, rows, states
 from tests.memory.remembering import DAY_MS, NOW_MS, StillClock, opened
 
@@ -56,10 +56,18 @@ def test_a_thread_goes_on_by_its_key_and_by_its_id_but_not_in_another_scope(tmp_
         assert accept(db, "three", None, thread_id=first.thread.public_id).thread == first.thread
         assert accept(db, "four", None).thread != first.thread
         other = Scope("private", "main", "bot", "chat", "ana")
-        for scope, thread_id in ((other, first.thread.public_id), (owner_scope(), "thr_none")):
-            with pytest.raises(NotFound):
-                db.perform(runs.accept, Request(text="x", scope=scope, thread_id=thread_id))
+        with pytest.raises(NotFound):
+            db.perform(runs.accept, Request(text="x", scope=other, thread_id=first.thread.public_id))
         assert rows(db, "SELECT count(*) FROM runs") == [(4,)]
+
+
+def test_a_thread_that_is_gone_is_begun_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        first = accept(db, "one", "旅行")
+        assert accept(db, "two", "旅行", thread_id="thr_gone").thread == first.thread
+        again = accept(db, "three", "花园", thread_id="thr_gone").thread
+        assert (again.key, again.public_id) == ("花园", accept(db, "four", "花园").thread.public_id)
+        assert accept(db, "five", None, thread_id="thr_gone").thread.key is None
 
 
 def test_runs_of_one_thread_are_claimed_in_the_order_of_their_arrival_under_equal_times(
