@@ -4,6 +4,7 @@
 write lock. Every check is made, whatever the others found. Findings hold counts and names of tables, never content.
 """
 
+import contextlib
 from collections.abc import Iterator
 
 import apsw
@@ -16,6 +17,7 @@ from pikobot.text import Count
 
 MAX_PROBLEMS = 20
 MAX_PROBLEM_CHARS = 200
+TEXT_INDEXES = ("sources_text", "facts_text")
 
 _COUNTS = (
     (
@@ -66,6 +68,7 @@ def inspect(conn: Connection) -> list[str]:
 
 
 def _structure(conn: Connection) -> Iterator[str]:
+    _search_once(conn)
     try:
         for (problem,) in conn.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
             if "fts5" in problem or "inverted index" in problem:
@@ -74,6 +77,18 @@ def _structure(conn: Connection) -> Iterator[str]:
                 yield f"the file is damaged: {problem[:MAX_PROBLEM_CHARS]}"
     except (apsw.CorruptError, apsw.NotADBError) as error:
         yield f"the file is damaged: {str(error)[:MAX_PROBLEM_CHARS]}"
+
+
+def _search_once(conn: Connection) -> None:
+    """Let the connection see how its text indexes are written now.
+
+    FTS5 (SQLite 3.54.1) writes a newer format from the first secure deletion on. A connection that has looked into the
+    index before takes that for damage when it is checked, until it has searched there.
+    """
+    for table in TEXT_INDEXES:
+        if _has_table(conn, table):
+            with contextlib.suppress(apsw.CorruptError):  # the check that follows says so
+                conn.execute(f"SELECT rowid FROM {table} WHERE {table} MATCH 'a' LIMIT 1").fetchall()
 
 
 def _references(conn: Connection) -> list[str]:
