@@ -14,7 +14,8 @@
            ──▶ vectors of such sources and facts, in every set      removed, their slots overwritten
            ──▶ batches of texts to be embedded                  go on without it
            ──▶ extraction jobs over it                          lose their lease; cancelled without other sources
-           ──▶ threads without any source left              removed with their content-free runs, a tombstone each
+           ──▶ threads without any source left              removed with their content-free runs; a tombstone
+                                                                for those that were to be forgotten as a whole
            ──▶ attempts                                     stay: amounts only
 
 A source whose text changes stays (`dependants_of`, `detach`): what was made from the old text goes the same way.
@@ -190,10 +191,11 @@ def remove(
 ) -> Removed:
     """Remove a whole closure (`closure_of`), fence the runs that are at work on it, drop threads left empty.
 
-    ``thread_ids`` are dropped as well if no source of theirs is left. Caller holds write and appends the
+    ``thread_ids`` are dropped as well if no source of theirs is left, and they alone are buried: what else is left
+    empty may hold other things in an older database, which nobody has forgotten. Caller holds write and appends the
     tombstones in the same transaction.
     """
-    source_ids = list(closed)
+    source_ids, asked = list(closed), list(thread_ids)
     ids = _json(source_ids)
     tombstones = [
         Tombstone("source", row[0], row[1])
@@ -202,7 +204,7 @@ def remove(
             (ids,),
         )
     ]
-    threads = {*thread_ids, *_threads_of(conn, ids)}
+    threads = {*asked, *_threads_of(conn, ids)}
     runs = _runs_of(conn, ids)
     cancelled, requeued = _fence(conn, runs, now_ms)
     rows = _remove_what_was_made(conn, source_ids, runs)
@@ -219,7 +221,8 @@ def remove(
             delete_source(conn, source_id)
     dropped, rows["runs"] = _drop_empty_threads(conn, threads)
     rows["threads"] = len(dropped)
-    return Removed((*tombstones, *dropped), rows, cancelled, requeued)
+    buried = [Tombstone("thread", dropped[thread_id]) for thread_id in asked if thread_id in dropped]
+    return Removed((*tombstones, *buried), rows, cancelled, requeued)
 
 
 def dependants_of(conn: Connection, source_id: SourceId) -> list[SourceId]:
@@ -378,9 +381,12 @@ def _threads_of(conn: Connection, ids: str) -> list[ThreadId]:
     return [ThreadId(row[0]) for row in rows]
 
 
-def _drop_empty_threads(conn: Connection, thread_ids: Iterable[ThreadId]) -> tuple[list[Tombstone], int]:
-    """Threads without source and without unfinished run go with their runs; their attempts stay."""
-    dropped, runs = [], 0
+def _drop_empty_threads(conn: Connection, thread_ids: Iterable[ThreadId]) -> tuple[dict[ThreadId, str], int]:
+    """Threads without source and without unfinished run go with their runs; their attempts stay.
+
+    Returns their public ids, and how many runs went.
+    """
+    dropped, runs = {}, 0
     for thread_id in sorted(thread_ids):
         row = conn.execute(
             """
@@ -394,7 +400,7 @@ def _drop_empty_threads(conn: Connection, thread_ids: Iterable[ThreadId]) -> tup
             _delete(conn, "extraction_jobs", "thread_id", _json([thread_id]))
             runs += _delete(conn, "runs", "thread_id", _json([thread_id]))
             conn.execute("DELETE FROM threads WHERE id = ?", (thread_id,))
-            dropped.append(Tombstone("thread", row[0]))
+            dropped[thread_id] = str(row[0])
     return dropped, runs
 
 

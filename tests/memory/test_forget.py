@@ -108,15 +108,15 @@ def test_nothing_is_left_of_marks_among_two_thousand_other_rows(db: Database, pa
     assert (receipt.is_clean, receipt.is_wal_truncated, receipt.erased_ids, receipt.ledger_position) == (
         True,
         True,
-        4,
-        4,
+        3,
+        3,
     )
     assert (receipt.scan.finds, receipt.scan.files) == ((), 3)
     assert receipt.scan.fragments > 5
     assert read(db, "SELECT count(*) FROM sources") == [(2002,)]
     assert write(db, check_text_index) == []
     with db.read() as conn:
-        assert check(conn, path) == 4
+        assert check(conn, path) == 3
         assert not erasures.is_unfinished(conn)
 
 
@@ -207,9 +207,11 @@ def test_a_thread_that_is_named_goes_with_what_was_said_by_then(db: Database, pa
 def test_forgetting_again_says_so_and_changes_nothing(db: Database, path: Path) -> None:
     one = exchange(db, "hello", "hi")
     ids = public(db, one.request, one.answer)
-    thread = read(db, "SELECT public_id FROM threads")[0][0]
+    exchange(db, "再见", "bye", thread="whole")
+    thread = read(db, "SELECT public_id FROM threads WHERE key = 'whole'")[0][0]
     shown = preview(db, ForgetTarget(sources=tuple(ids)))
     forget(db, path, ids[:1])
+    forget(db, path, ForgetTarget(thread=thread))
     content = path.read_bytes()
     assert forget(db, path, ids) == AlreadyErased(2)
     assert forget(db, path, shown) == AlreadyErased(2)
@@ -345,7 +347,7 @@ def test_a_crash_at_any_step_is_finished_at_the_next_open(
         assert finished.problem is None
         assert forget(db, killed / "erasures.jsonl", ids) == AlreadyErased(1)
         with db.read() as conn:
-            assert check(conn, killed / "erasures.jsonl") == 4
+            assert check(conn, killed / "erasures.jsonl") == 3
     assert marks_in(everything(killed)) == []
 
 
@@ -379,7 +381,7 @@ def test_killed_at_any_statement_it_is_before_or_after_never_between(tmp_path: P
             assert write(db, check_text_index) == []
         outcomes.append((marks_in(everything(snapshot)), found, buried))
     nothing: list[str] = []
-    before, after = (list(MARKS), list(MARKS), 0), (nothing, nothing, 4)
+    before, after = (list(MARKS), list(MARKS), 0), (nothing, nothing, 3)
     commit = outcomes.index(after)
     assert outcomes == [before] * commit + [after] * (len(outcomes) - commit)
     assert commit > 20
@@ -397,7 +399,7 @@ def test_an_old_database_that_was_copied_back_holds_nothing_after_the_open(
     (tmp_path / "copy").replace(tmp_path / "pikobot.sqlite3")
     assert marks_in(everything(tmp_path)) == list(MARKS)
     with opened(tmp_path, StillClock(NOW_MS + 9)) as db:
-        assert finish_interrupted(db, path) == Finished(Reconciled(replayed=4), True)
+        assert finish_interrupted(db, path) == Finished(Reconciled(replayed=3), True)
         assert forget(db, path, ids) == AlreadyErased(1)
     assert marks_in(everything(tmp_path)) == []
 
@@ -511,7 +513,7 @@ def test_two_threads_forgetting_at_once_leave_one_chain(db: Database, path: Path
         worker.join()
     assert len([1 for outcome in outcomes if isinstance(outcome, Receipt)]) == 6
     with db.read() as conn:
-        assert check(conn, path) == 7
+        assert check(conn, path) == 6
 
 
 def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:

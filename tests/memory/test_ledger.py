@@ -52,6 +52,7 @@ def test_the_file_is_made_private_with_a_header_and_grows_by_a_line_for_each_era
     ids = public(db, one.request, one.answer)
     thread = read(db, "SELECT public_id FROM threads")[0][0]
     erase(db, one.request)
+    write(db, erasures.append, [Tombstone("thread", thread)], at_ms=NOW_MS)
     assert reconcile(db, path) == Reconciled(appended=3)
     assert reconcile(db, path) == Reconciled()
     instance = read(db, "SELECT value FROM settings WHERE key = 'instance_id'")[0][0]
@@ -170,7 +171,7 @@ def test_an_old_database_that_was_copied_back_erases_again(tmp_path: Path, path:
         rows = read(db, "SELECT * FROM erasures ORDER BY position")
     (tmp_path / "copy").replace(tmp_path / "pikobot.sqlite3")
     with opened(tmp_path, StillClock(NOW_MS + 2)) as db:
-        assert reconcile(db, path) == Reconciled(replayed=3)
+        assert reconcile(db, path) == Reconciled(replayed=2)
         assert read(db, "SELECT id FROM sources ORDER BY id") == [(kept.request,), (kept.answer,)]
         assert read(db, "SELECT key FROM threads") == [("other",)]
         assert read(db, "SELECT * FROM erasures ORDER BY position") == rows
@@ -191,12 +192,12 @@ def test_what_an_old_database_made_of_erased_sources_gets_tombstones_of_its_own(
         write(db, lambda tx: tx.execute("DELETE FROM erasures"))
         later = exchange(db, "what was it?", "4711", thread="b", reads=[old.request])
         answer = public(db, later.answer)[0]
-        assert reconcile(db, path) == Reconciled(replayed=1, appended=2)
-        assert [row[0] for row in read(db, "SELECT public_id FROM erasures ORDER BY position")][:2] == [
+        assert reconcile(db, path) == Reconciled(replayed=1, appended=1)
+        assert [row[0] for row in read(db, "SELECT public_id FROM erasures ORDER BY position")] == [
             name,
             answer,
         ]
-        assert verified(db, path) == 3
+        assert verified(db, path) == 2
 
 
 def test_a_record_with_an_erased_identity_goes_under_whatever_id_it_came_back(

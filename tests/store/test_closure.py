@@ -98,14 +98,10 @@ def test_an_answer_goes_with_what_it_was_made_from_and_the_rest_stays(db: Databa
     after = exchange(db, "thanks", "welcome", reads=[i for i in (asked.request, asked.answer) if i])
     other = exchange(db, "good morning", "hello", thread="other")
     ids = public(db, fact.request, fact.answer, asked.answer, after.answer)
-    thread = read(db, "SELECT public_id FROM threads WHERE key = 'door'")[0][0]
 
     removed = take(db, fact.request)
 
-    assert removed.tombstones == (
-        *[Tombstone("source", public_id) for public_id in ids],
-        Tombstone("thread", thread),
-    )
+    assert removed.tombstones == tuple(Tombstone("source", public_id) for public_id in ids)
     assert {table: count for table, count in removed.rows.items() if count} == {
         "run_sources": 2,
         "source_dependencies": 6,
@@ -121,6 +117,20 @@ def test_forgetting_an_answer_keeps_its_request(db: Database) -> None:
     one = exchange(db, "what is the weather?", "sunny")
     assert len(take(db, one.answer).tombstones) == 1
     assert read(db, "SELECT text FROM sources") == [("what is the weather?",)]
+
+
+def test_only_a_thread_that_is_to_go_as_a_whole_is_buried(db: Database) -> None:
+    one, other = exchange(db, "hello", thread="a"), exchange(db, "你好", thread="b")
+    [(_, _), (second, public_id)] = read(db, "SELECT id, public_id FROM threads ORDER BY id")
+
+    def run(tx: Connection) -> Removed:
+        return remove(tx, closure_of(tx, [one.request, other.request]), thread_ids=[second], now_ms=NOW_MS)
+
+    removed = write(db, run)
+    assert [each for each in removed.tombstones if each.entity == "thread"] == [
+        Tombstone("thread", public_id)
+    ]
+    assert removed.rows["threads"] == 2
 
 
 def test_a_queued_run_whose_request_goes_is_cancelled_and_its_thread_with_it(db: Database) -> None:
