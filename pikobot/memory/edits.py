@@ -5,10 +5,10 @@
         ─▶ every file read for the old text ─▶ receipt
 
 A public id names one revision: the source has a new one afterwards, and the old one stands in the ledger, so that
-neither an old backup nor an old copy of the database brings the old text back. Everything else of the source stays:
-its place in the thread, its run, its attachments, its expiry, the record that it was imported from. A run that asks
-with it is answered from the new text, unless its provider call was under way: that may have charged, and is not
-repeated.
+neither an old backup nor an old copy of the database nor a second import brings the old text back. Everything else of
+the source stays: its place in the thread, its run, its attachments, its expiry, the record that it was imported from.
+A run that asks with it is answered from the new text, unless its provider call was under way: that may have charged,
+and is not repeated.
 """
 
 from dataclasses import dataclass, replace
@@ -25,9 +25,18 @@ from pikobot.store.connection import Connection, Database
 from pikobot.store.erasures import Tombstone
 from pikobot.store.extraction_jobs import waits_for_extraction
 from pikobot.store.leases import State
+from pikobot.store.prepare import identity_key
 from pikobot.store.runs import RunId, find_run
 from pikobot.store.scopes import load_scope
-from pikobot.store.sources import Source, SourceId, content_hash, find_source, load_sources, revise_source
+from pikobot.store.sources import (
+    Source,
+    SourceId,
+    content_hash,
+    find_source,
+    load_sources,
+    revise_source,
+    revision_identity,
+)
 from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.profiles import SetState, list_sets
 from pikobot.text import clean_text
@@ -112,7 +121,7 @@ def _edit(db: Database, public_id: str, text: str, learning: Learning) -> tuple[
         done = remove_closure(tx, dependants, now_ms=now_ms, erased=erased)
         detached = closure.detach(tx, source.id, now_ms=now_ms)
         new_id = revise_source(tx, source.id, text, db.clock)
-        old = Tombstone("source", source.public_id)
+        old = Tombstone("source", source.public_id, _identity_of_revision(tx, source))
         [buried] = erasures.append(tx, [old], at_ms=now_ms)
         _queue(tx, db, source.id, learning)
         removed = done.removed.plus(replace(detached, tombstones=(old,)))
@@ -131,6 +140,13 @@ def _editable(tx: Connection, public_id: str, now_ms: int) -> Source:
     if source.kind != "message" or source.role == "assistant":
         raise InvalidParams("id: only what a person has said can be edited")
     return source
+
+
+def _identity_of_revision(tx: Connection, source: Source) -> bytes | None:
+    """What a second import of the old text is recognised by; None for what was not imported."""
+    row = tx.execute("SELECT identity FROM sources WHERE id = ?", (source.id,)).fetchone()
+    identity = None if row is None else row[0]
+    return None if identity is None else revision_identity(identity_key(tx), bytes(identity), source.text)
 
 
 def _queue(tx: Connection, db: Database, source_id: SourceId, learning: Learning) -> None:

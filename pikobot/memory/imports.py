@@ -31,6 +31,7 @@ from pikobot.store.sources import (
     insert_source,
     load_sources,
     record_identity,
+    revision_identity,
 )
 from pikobot.store.threads import ThreadId, ensure_thread
 from pikobot.text import clean_text, parse_json
@@ -250,7 +251,10 @@ def _store_record(batch: _Batch, record: ImportRecord) -> None:
     elif stored is not None:
         batch.counted.changed += 1
         batch.problems.append(Problem(record.line, CHANGED))
-    elif is_identity_erased(batch.tx, identity):
+    elif any(
+        is_identity_erased(batch.tx, each)
+        for each in (identity, revision_identity(batch.key, identity, record.text))
+    ):
         batch.counted.erased += 1
     elif expires_at_ms is not None and expires_at_ms <= now_ms:
         batch.counted.expired += 1

@@ -84,6 +84,11 @@ def record_identity(key: bytes, *parts: str) -> bytes:
     return mac.digest()
 
 
+def revision_identity(key: bytes, identity: bytes, text: str) -> bytes:
+    """Recognises an outside record while it has that text: what remains of it when it has been edited."""
+    return record_identity(key, "revision", identity.hex(), text)
+
+
 def insert_source(conn: Connection, new: NewSource, clock: Clock) -> SourceId:
     """Store a source and index it. Caller holds write and has checked the tombstones of its identity."""
     now_ms = clock.now_ms()

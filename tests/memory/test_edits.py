@@ -301,6 +301,23 @@ def test_an_old_database_that_is_copied_back_does_not_bring_the_old_text_back(
     assert marks_below(tmp_path) == []
 
 
+def test_the_old_text_of_a_record_is_not_imported_again_where_the_new_one_is_lost(
+    tmp_path: Path, path: Path
+) -> None:
+    with opened(tmp_path) as db:
+        finish_interrupted(db, path)
+    empty = (tmp_path / "pikobot.sqlite3").read_bytes()
+    with opened(tmp_path) as db:
+        import_jsonl(db, record(OLD))
+        edited(db, path, *public(db, SourceId(1)))
+    (tmp_path / "pikobot.sqlite3").write_bytes(empty)
+    with opened(tmp_path) as db:
+        finish_interrupted(db, path)
+        assert import_jsonl(db, record(OLD)).erased == 1
+        assert import_jsonl(db, record(NEW)).added == 1
+        assert texts(db) == [NEW]
+
+
 @pytest.mark.crash
 def test_killed_at_any_statement_it_says_the_old_or_the_new(tmp_path: Path, path: Path) -> None:
     root = tmp_path / "i"
