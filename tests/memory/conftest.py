@@ -11,3 +11,9 @@ from tests.memory.remembering import opened
 def db(tmp_path: Path) -> Iterator[Database]:
     with opened(tmp_path) as database:
         yield database
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the erasure ledger is."""
+    return tmp_path / "erasures.jsonl"

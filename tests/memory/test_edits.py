@@ -34,11 +34,6 @@ LEARNS = Learning(said=True, imported=True)
 WIDE = LearningLimits(day_microusd=10**9, workspace_month_microusd=10**9, calls_per_hour=10**6)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "erasures.jsonl"
-
-
 def edited(db: Database, path: Path, public_id: str, text: str = NEW) -> Edited:
     outcome = edit_source(db, path, public_id, text, LEARNS)
     assert isinstance(outcome, Edited)

@@ -1,4 +1,3 @@
-import json
 import shutil
 import threading
 from pathlib import Path
@@ -6,83 +5,22 @@ from typing import Any
 
 import pytest
 
-from pikobot.errors import InvalidParams, NotFound, PikobotError
+from pikobot.errors import InvalidParams, NotFound
 from pikobot.memory import forget as forgetting
 from pikobot.memory import ledger, proof
-from pikobot.memory.byte_scan import Find, ScanReport
 from pikobot.memory.forget import Finished, finish_interrupted, forget
 from pikobot.memory.forget_preview import PreviewItem, preview
-from pikobot.memory.forget_rpc import ForgetParams, forget_rpc
 from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.ledger import Reconciled, check
-from pikobot.memory.params import validated
 from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
 from pikobot.store import erasures, leases
-from pikobot.store.closure import Removed
 from pikobot.store.connection import Database
-from pikobot.store.erasures import Tombstone
 from pikobot.store.leases import State
-from pikobot.store.pages import open_raw
 from pikobot.store.scopes import Scope, ensure_scope
 from pikobot.store.text_index import check_text_index
-from tests.memory.conversing import Exchange, attach, exchange, public, read, write
+from tests.memory.conversing import exchange, public, read, write
+from tests.memory.planting import ENGLISH, MARKS, everything, marks_in, on_disk, plant, receipt_of
 from tests.memory.remembering import NOW_MS, StillClock, opened, say
-
-ENGLISH = "zanzibarite-7731"
-CHINESE = "紫水晶藏宝图"
-MARKS = (ENGLISH, CHINESE)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "erasures.jsonl"
-
-
-def receipt_of(outcome: Receipt | AlreadyErased | Changed) -> Receipt:
-    assert isinstance(outcome, Receipt)
-    return outcome
-
-
-def everything(root: Path) -> bytes:
-    """All bytes of all files, SQLite's index of its WAL left out. Only after the database was closed or copied."""
-    return b"\0".join(file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file())
-
-
-def on_disk(db: Database) -> bytes:
-    """The same while it is open."""
-    parts = []
-    for file in sorted(db.path.parent.iterdir()):
-        if file.name.startswith(db.path.name):
-            if not file.name.endswith("-shm"):
-                with open_raw(file) as raw:
-                    parts.append(raw(0, file.stat().st_size))
-        elif file.is_file():
-            parts.append(file.read_bytes())
-    return b"\0".join(parts)
-
-
-def marks_in(data: bytes) -> list[str]:
-    forms = {
-        mark: (mark.encode(), json.dumps(mark)[1:-1].encode(), mark.encode("utf-16-le")) for mark in MARKS
-    }
-    return [mark for mark, spellings in forms.items() if any(spelling in data for spelling in spellings)]
-
-
-def plant(db: Database) -> Exchange:
-    """The marks in a message, what was made of it, an attachment, its name, a transcript and a thread's name."""
-    marks = " ".join(MARKS)
-    secret = exchange(
-        db, f"the code is {marks}", f"noted: {marks}", thread=f"about {marks}", transcript=[marks]
-    )
-    attach(db, secret.request, marks.encode() * 2000, f"{marks}.txt")
-    assert secret.answer is not None
-    exchange(db, "what was the code?", f"it was {marks}", reads=[secret.request, secret.answer])
-    exchange(db, "remind me", transcript=[marks], reads=[secret.answer], is_leased=True, thread="reminder")
-    return secret
-
-
-def asked(db: Database, path: Path, params: object) -> dict[str, object]:
-    return forget_rpc(db, path, validated(ForgetParams, params))
 
 
 def test_nothing_is_left_of_marks_among_two_thousand_other_rows(db: Database, path: Path) -> None:
@@ -404,91 +342,6 @@ def test_an_old_database_that_was_copied_back_holds_nothing_after_the_open(
     assert marks_in(everything(tmp_path)) == []
 
 
-def test_a_copy_that_sqlite_left_outside_of_rows_is_overwritten(tmp_path: Path, path: Path) -> None:
-    with opened(tmp_path) as db:
-        [name] = say(db, f"the code is {ENGLISH}")
-        say(db, "good morning")
-        db.perform(Database.truncate_wal)
-    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
-        unused = file.read(16_384).index(bytes(100)) + 50
-        file.seek(unused)
-        file.write(b"Zanzibarite")
-    with opened(tmp_path) as db:
-        receipt = receipt_of(forget(db, path, [name]))
-        assert (receipt.is_rewritten, receipt.is_clean) == (False, True)
-        assert b"anzibarite" not in on_disk(db).lower()
-        assert read(db, "SELECT text FROM sources") == [("good morning",)]
-        assert read(db, "PRAGMA integrity_check") == [("ok",)]
-
-
-def test_where_overwriting_does_not_help_the_database_is_rewritten(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(tmp_path) as db:
-        [name] = say(db, f"the code is {ENGLISH}")
-        db.perform(Database.truncate_wal)
-    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
-        unused = file.read(16_384).index(bytes(100)) + 50
-        file.seek(unused)
-        file.write(b"Zanzibarite")
-    monkeypatch.setattr(proof, "overwrite_remains", lambda db, pages: frozenset())
-    with opened(tmp_path) as db:
-        receipt = receipt_of(forget(db, path, [name]))
-        assert (receipt.is_rewritten, receipt.is_clean) == (True, True)
-        assert b"anzibarite" not in on_disk(db).lower()
-
-
-def test_much_that_stands_outside_of_rows_is_overwritten_without_being_searched(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(tmp_path) as db:
-        [name] = say(db, f"the code is {ENGLISH}")
-        db.perform(Database.truncate_wal)
-    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
-        unused = file.read(16_384).index(bytes(100)) + 50
-        file.seek(unused)
-        file.write(b"something else")
-    monkeypatch.setattr(proof, "MAX_COMPARED", 5)
-    with opened(tmp_path) as db:
-        receipt = receipt_of(forget(db, path, [name]))
-        assert (receipt.is_rewritten, receipt.is_clean) == (False, True)
-        assert b"something else" not in on_disk(db)
-
-
-def test_a_database_that_cannot_be_rewritten_is_told_and_tried_again(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(db: Database) -> None:
-        raise PikobotError("the disk is full")
-
-    with opened(tmp_path) as db:
-        [name] = say(db, f"the code is {ENGLISH}")
-        db.perform(Database.truncate_wal)
-    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
-        unused = file.read(16_384).index(bytes(100)) + 50
-        file.seek(unused)
-        file.write(b"Zanzibarite")
-    with opened(tmp_path) as db:
-        with monkeypatch.context() as patch:
-            patch.setattr(proof, "overwrite_remains", lambda db, pages: frozenset())
-            patch.setattr(proof, "rewrite", full)
-            receipt = receipt_of(forget(db, path, [name]))
-            assert (receipt.is_rewritten, receipt.scan.finds) == (False, (Find("pikobot.sqlite3", 1),))
-            assert finish_interrupted(db, path) == Finished(Reconciled(), True, "the disk is full")
-        assert finish_interrupted(db, path) == Finished(Reconciled(), True)
-        assert b"anzibarite" not in on_disk(db).lower()
-
-
-def test_a_forgotten_copy_in_another_file_is_named(db: Database, path: Path) -> None:
-    [name] = say(db, f"the code is {ENGLISH}")
-    (path.parent / "notes.txt").write_text(ENGLISH)
-    receipt = receipt_of(forget(db, path, [name]))
-    assert (receipt.is_clean, receipt.is_rewritten) == (False, False)
-    assert receipt.render_lines("zh")[-1] == "notes.txt 中仍有 1 个片段：请删除或修改该文件"
-    with db.read() as conn:
-        assert not erasures.is_unfinished(conn)
-
-
 def test_many_sources_are_forgotten_at_once_without_a_trace(db: Database, path: Path) -> None:
     names = say(db, *[f"note {n} unusual{n:05}word 记录{n:05}号" for n in range(300)])
     say(db, *[f"kept {n}" for n in range(50)])
@@ -514,98 +367,6 @@ def test_two_threads_forgetting_at_once_leave_one_chain(db: Database, path: Path
     assert len([1 for outcome in outcomes if isinstance(outcome, Receipt)]) == 6
     with db.read() as conn:
         assert check(conn, path) == 6
-
-
-def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:
-    rows = {"run_transcript": 0, "sources": 2, "media": 1, "threads": 1}
-    receipt = Receipt(
-        removed=Removed((Tombstone("source", "src_1"), Tombstone("thread", "thr_1")), rows, 1, 2),
-        is_wal_truncated=True,
-        is_rewritten=False,
-        ledger_position=9,
-        scan=ScanReport(3, 4096, 7, 1, False),
-    )
-    assert receipt.as_json() == {
-        "status": "erased",
-        "erasedIds": 2,
-        "removed": {"sources": 2, "media": 1, "threads": 1},
-        "runs": {"cancelled": 1, "requeued": 2},
-        "walTruncated": True,
-        "rewritten": False,
-        "ledgerPosition": 9,
-        "scan": {
-            "files": 3,
-            "bytes": 4096,
-            "fragments": 7,
-            "tooShort": 1,
-            "partial": False,
-            "finds": [],
-            "unreadable": [],
-        },
-        "clean": True,
-    }
-    assert receipt.render_lines() == [
-        "Forgotten:",
-        "  2  sources with their index rows",
-        "  1  attachments",
-        "  1  threads",
-        "Answers under way: 1 cancelled, 2 begin again",
-        "Checked: 3 files (4096 bytes) read for 7 fragments, 0 found; 1 text too short to look for",
-    ]
-    assert receipt.render_lines("zh") == [
-        "已忘记：",
-        "  2  来源（连同索引）",
-        "  1  附件",
-        "  1  话题",
-        "正在进行的回答：1 个已取消，2 个将重新开始",
-        "检查：读取 3 个文件（4096 字节），查找 7 个片段，发现 0 个；1 段文字太短，无法查找",
-    ]
-
-
-def test_rpc_forgets_sources_and_threads_at_once_and_a_query_with_its_token(db: Database, path: Path) -> None:
-    [name, other, _] = say(db, "the code is 4711", "unrelated", "the rest")
-    assert asked(db, path, {"sources": [name], "dryRun": True})["total"] == 1
-    shown = asked(db, path, {"query": "4711", "dryRun": True})
-    assert (shown["status"], shown["direct"], len(shown["items"])) == ("preview", 1, 1)  # type: ignore[arg-type]  # a list
-    [again] = say(db, "4711 again")
-    with pytest.raises(InvalidParams, match="what would go has changed since"):
-        asked(db, path, {"query": "4711", "token": shown["token"]})
-    assert asked(db, path, {"sources": [again]})["status"] == "erased"
-    done = asked(db, path, {"query": "4711", "token": shown["token"]})
-    assert (done["status"], done["removed"]) == ("erased", {"sources": 1})
-    with pytest.raises(NotFound, match="nothing that is retained matches"):
-        asked(db, path, {"query": "4711", "token": shown["token"]})
-    assert asked(db, path, {"sources": [other]})["status"] == "erased"
-    assert asked(db, path, {"sources": [other]}) == {"status": "alreadyErased", "ids": 1}
-    thread = read(db, "SELECT public_id FROM threads")[0][0]
-    assert asked(db, path, {"thread": thread})["removed"] == {"sources": 1, "threads": 1}
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ([], "params: expected an object"),
-        ({}, "name one thing to forget"),
-        ({"sources": []}, "sources: "),
-        ({"sources": ["a"], "thread": "b"}, "name one thing"),
-        ({"sources": [1]}, "sources.0: "),
-        ({"query": "x"}, "token: a query is forgotten with the token of its preview"),
-        ({"query": "x", "token": "00"}, "token: it is not of this preview"),
-        ({"query": "x", "token": "é"}, "token: it is not of this preview"),
-        ({"thread": "t1", "token": "00"}, "token: it is not of this preview"),
-        ({"thread": "t1", "workspace": "main"}, "name one thing"),
-        ({"from": "March"}, "from: expected ISO 8601"),
-        ({"from": "2024-03-02", "to": "2024-03-01"}, "to: is before from"),
-        ({"query": "a\0b", "dryRun": True}, "query: has a NUL"),
-        ({"thread": "x", "dryRun": "yes"}, "dryRun: "),
-        ({"fact": ["f"]}, "fact: unknown key"),
-    ],
-)
-def test_rpc_refuses_wrong_parameters_by_name(db: Database, path: Path, params: object, message: str) -> None:
-    say(db, "x")
-    with pytest.raises(InvalidParams, match=message):
-        asked(db, path, params)
-    assert read(db, "SELECT count(*) FROM sources") == [(1,)]
 
 
 def test_a_token_stands_for_what_was_shown_and_for_nothing_else(db: Database, path: Path) -> None:

@@ -38,11 +38,6 @@ def db(tmp_path: Path, clock: StillClock) -> Iterator[Database]:
         yield database
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "erasures.jsonl"
-
-
 def asked(db: Database, path: Path, **params: object) -> dict[str, Any]:
     return forget_rpc(db, path, validated(ForgetParams, params))
 

@@ -16,11 +16,6 @@ from tests.memory.conversing import exchange, public, read, write
 from tests.memory.remembering import NOW_MS, StillClock, opened
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "erasures.jsonl"
-
-
 def erase(db: Database, *source_ids: int | None) -> None:
     """What forgetting commits, without what follows it."""
 

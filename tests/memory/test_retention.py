@@ -27,11 +27,6 @@ MARKS = (b"zanzibarite", "紫水晶藏宝图".encode(), "紫水晶藏宝图".enc
 TEXTS = "SELECT text FROM sources ORDER BY said_at_ms, id"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "erasures.jsonl"
-
-
 def swept(db: Database, path: Path, max_sources: int = 0) -> list[Swept]:
     """Every round of a sweep."""
     rounds = []

@@ -1,0 +1,99 @@
+from pathlib import Path
+
+import pytest
+
+from pikobot.errors import PikobotError
+from pikobot.memory import proof
+from pikobot.memory.byte_scan import Find
+from pikobot.memory.forget import Finished, finish_interrupted, forget
+from pikobot.memory.ledger import Reconciled
+from pikobot.store import erasures
+from pikobot.store.connection import Database
+from tests.memory.conversing import read
+from tests.memory.planting import ENGLISH, on_disk, receipt_of
+from tests.memory.remembering import opened, say
+
+
+def test_a_copy_that_sqlite_left_outside_of_rows_is_overwritten(tmp_path: Path, path: Path) -> None:
+    with opened(tmp_path) as db:
+        [name] = say(db, f"the code is {ENGLISH}")
+        say(db, "good morning")
+        db.perform(Database.truncate_wal)
+    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
+        unused = file.read(16_384).index(bytes(100)) + 50
+        file.seek(unused)
+        file.write(b"Zanzibarite")
+    with opened(tmp_path) as db:
+        receipt = receipt_of(forget(db, path, [name]))
+        assert (receipt.is_rewritten, receipt.is_clean) == (False, True)
+        assert b"anzibarite" not in on_disk(db).lower()
+        assert read(db, "SELECT text FROM sources") == [("good morning",)]
+        assert read(db, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_where_overwriting_does_not_help_the_database_is_rewritten(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as db:
+        [name] = say(db, f"the code is {ENGLISH}")
+        db.perform(Database.truncate_wal)
+    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
+        unused = file.read(16_384).index(bytes(100)) + 50
+        file.seek(unused)
+        file.write(b"Zanzibarite")
+    monkeypatch.setattr(proof, "overwrite_remains", lambda db, pages: frozenset())
+    with opened(tmp_path) as db:
+        receipt = receipt_of(forget(db, path, [name]))
+        assert (receipt.is_rewritten, receipt.is_clean) == (True, True)
+        assert b"anzibarite" not in on_disk(db).lower()
+
+
+def test_much_that_stands_outside_of_rows_is_overwritten_without_being_searched(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as db:
+        [name] = say(db, f"the code is {ENGLISH}")
+        db.perform(Database.truncate_wal)
+    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
+        unused = file.read(16_384).index(bytes(100)) + 50
+        file.seek(unused)
+        file.write(b"something else")
+    monkeypatch.setattr(proof, "MAX_COMPARED", 5)
+    with opened(tmp_path) as db:
+        receipt = receipt_of(forget(db, path, [name]))
+        assert (receipt.is_rewritten, receipt.is_clean) == (False, True)
+        assert b"something else" not in on_disk(db)
+
+
+def test_a_database_that_cannot_be_rewritten_is_told_and_tried_again(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(db: Database) -> None:
+        raise PikobotError("the disk is full")
+
+    with opened(tmp_path) as db:
+        [name] = say(db, f"the code is {ENGLISH}")
+        db.perform(Database.truncate_wal)
+    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
+        unused = file.read(16_384).index(bytes(100)) + 50
+        file.seek(unused)
+        file.write(b"Zanzibarite")
+    with opened(tmp_path) as db:
+        with monkeypatch.context() as patch:
+            patch.setattr(proof, "overwrite_remains", lambda db, pages: frozenset())
+            patch.setattr(proof, "rewrite", full)
+            receipt = receipt_of(forget(db, path, [name]))
+            assert (receipt.is_rewritten, receipt.scan.finds) == (False, (Find("pikobot.sqlite3", 1),))
+            assert finish_interrupted(db, path) == Finished(Reconciled(), True, "the disk is full")
+        assert finish_interrupted(db, path) == Finished(Reconciled(), True)
+        assert b"anzibarite" not in on_disk(db).lower()
+
+
+def test_a_forgotten_copy_in_another_file_is_named(db: Database, path: Path) -> None:
+    [name] = say(db, f"the code is {ENGLISH}")
+    (path.parent / "notes.txt").write_text(ENGLISH)
+    receipt = receipt_of(forget(db, path, [name]))
+    assert (receipt.is_clean, receipt.is_rewritten) == (False, False)
+    assert receipt.render_lines("zh")[-1] == "notes.txt 中仍有 1 个片段：请删除或修改该文件"
+    with db.read() as conn:
+        assert not erasures.is_unfinished(conn)
