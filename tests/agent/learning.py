@@ -11,6 +11,7 @@ from pikobot.store.connection import Database
 from pikobot.store.sources import find_source
 from tests.agent.playing import PlayedModel, Turn, says
 from tests.agent.running import brain, rows
+from tests.memory.learning import fact
 from tests.servers.openai_steps import extraction_answer
 
 WIDE = LearningLimits(day_microusd=10**9, workspace_month_microusd=10**9, calls_per_hour=10**6)
@@ -99,3 +100,24 @@ async def stopped_after(made: Learner, moments: int) -> None:
     working.cancel()
     with suppress(asyncio.CancelledError):
         await working
+
+
+def prompt_of(model: PlayedModel, number: int = 0) -> str:
+    return model.requests[number][-1].content
+
+
+def section(prompt: str, title: str) -> str:
+    return prompt.partition(f"## {title}\n")[2].partition("\n\n")[0]
+
+
+def stored(db: Database) -> list[tuple[Any, ...]]:
+    """Text, subject, kind, event time, and the evidence as (role, speaker, quote); context as texts."""
+    found = []
+    for (public_id,) in rows(db, "SELECT public_id FROM facts ORDER BY id"):
+        text = fact(db, public_id)
+        said = [(each.role, each.speaker, each.quote) for each in text.evidence]
+        needed = [each.quote for each in text.context]
+        kept = text.fact
+        assert (kept.basis, kept.status) == ("inferred", "stored")
+        found.append((kept.text, kept.subject, kept.kind, kept.event_time, said, needed))
+    return found
