@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pikobot.agent import runs
+from pikobot.agent.executor import Brain
 from pikobot.agent.indexer import Indexer
 from pikobot.agent.learner import Learner
 from pikobot.agent.runner import Runner
@@ -73,10 +74,7 @@ async def serving(
         credentials = instance.load_credentials(config)
         db = open_memory(instance.database_path, instance.ledger_path, clock)
         stack.callback(db.close)
-        await asyncio.to_thread(obey_message_days, db, config.retention.message_days)
-        await db.perform_async(runs.recover)
-        await db.perform_async(extract.recover_jobs)
-        await db.perform_async(embed.recover_batches)
+        await _recover(db, config)
         answers, learns = chat_brain(config, credentials, clock), learning_brain(config, credentials, clock)
         for brain in (answers, learns):
             if brain is not None and brain.close is not None:
@@ -85,9 +83,7 @@ async def serving(
         stack.push_async_callback(embedding.aclose)
         indexer = _indexer(db, embedding) if serves_all else None
         sweeper = _sweeper(db, instance, config) if serves_all else None
-        learner = None
-        if learns is not None and serves_all:
-            learner = Learner(db, learns, learning_limits(config), on_learned=_waker(indexer))
+        learner = _learner(db, learns, config, indexer) if serves_all else None
         operator = create_context(
             db,
             instance,
@@ -125,6 +121,14 @@ async def serving(
                 worker.cancel()
 
 
+async def _recover(db: Database, config: Config) -> None:
+    """Give back what a process that was killed had begun."""
+    await asyncio.to_thread(obey_message_days, db, config.retention.message_days)
+    await db.perform_async(runs.recover)
+    await db.perform_async(extract.recover_jobs)
+    await db.perform_async(embed.recover_batches)
+
+
 @contextmanager
 def _first_failure() -> Iterator[None]:
     """Task groups raise groups; what reports failures wants the one that came first."""
@@ -154,6 +158,12 @@ async def _work(
 
 def _sweeper(db: Database, instance: Instance, config: Config) -> Sweeper:
     return Sweeper(db, instance.ledger_path, max_sources=config.retention.max_sources)
+
+
+def _learner(db: Database, brain: Brain | None, config: Config, indexer: Indexer | None) -> Learner | None:
+    if brain is None:
+        return None
+    return Learner(db, brain, learning_limits(config), on_learned=_waker(indexer))
 
 
 def _indexer(db: Database, embedding: Embedding) -> Indexer | None:
