@@ -39,8 +39,8 @@ MAX_K = 10_000
 SPARSE = 128
 # Slots that wait to be measured together: fewer calls, and a floor that is not much out of date.
 MEASURED_AT = 64
-# With fewer blocks in memory, about 1 ms, a second thread costs more than it gives.
-WORTH_HELP = 8
+# With fewer blocks in memory, about 3 ms, a second thread costs more than it gives.
+WORTH_HELP = 16
 # Steps of SQLite's virtual machine between two questions whether to stop: about a millisecond.
 STATEMENT_STEPS = 20_000
 
