@@ -67,7 +67,7 @@ def examine(root: Path) -> tuple[list[Finding], ExitCode]:
             if status is not None:
                 checks.findings.extend(_runs(instance, status))
                 checks.findings.extend(_embeddings(instance, config, status["embedding"]))
-                checks.findings.extend(_retention(instance, status["retention"]))
+                checks.findings.extend(_retention(instance, status))
     checks.findings.append(_disk(root))
     return checks.findings, checks.code
 
@@ -186,8 +186,9 @@ def _embeddings_off(instance: Instance, config: Config, reason: str | None) -> F
     return Finding("embeddings", "degraded", f"off: {reason}", f"{command}disabled does without")
 
 
-def _retention(instance: Instance, retention: dict[str, Any]) -> Iterator[Finding]:
+def _retention(instance: Instance, status: dict[str, Any]) -> Iterator[Finding]:
     """What was removed because of its age or number, and what waits for it; nothing while all is kept."""
+    retention = status["retention"]
     last, waiting = retention["lastSweep"], retention["expiredWaiting"] + retention["beyondCapacity"]
     if last is None and not waiting:
         return
@@ -197,7 +198,7 @@ def _retention(instance: Instance, retention: dict[str, Any]) -> Iterator[Findin
             f"removed {Count(last['expired']):expired source} and {last['overCapacity']} beyond "
             f"retention.max_sources at {last['at']}, {detail}"
         )
-    if waiting:
+    if waiting and not status["served"]:
         yield Finding("retention", "degraded", detail, f"pikobot work --drain {instance.option}")
     else:
         yield Finding("retention", "ok", detail)

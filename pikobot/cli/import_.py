@@ -18,8 +18,10 @@ from pikobot.clock import Clock, SystemClock
 from pikobot.errors import ExitCode, UsageError
 from pikobot.memory.imports import ImportReport, Problem, import_jsonl
 from pikobot.memory.opening import open_memory
+from pikobot.memory.retention import count_beyond
 from pikobot.serving import acquire_serving_lock
 from pikobot.streams import emit
+from pikobot.text import Count
 
 FORMATS = ("jsonl",)
 MAX_EXPLAINED = 50
@@ -52,6 +54,11 @@ def import_(format_name: str, file: str, root: Path, *, clock: Clock | None = No
             on_progress=stack.enter_context(_progress(stream)),
         )
         listing.end()
+        beyond = count_beyond(db, config.retention.max_sources)
+    if beyond:
+        sys.stderr.write(
+            f"{Count(beyond):message} beyond retention.max_sources: the oldest will be removed\n"
+        )
     emit(_summary(report) + "\n")
     return ExitCode.DONE if report.is_clean else ExitCode.FAILED
 

@@ -86,7 +86,7 @@ def retention_state(
         "maxSources": max_sources,
         "expiredWaiting": waiting,
         "waitingSince": None if since_ms is None else iso_time(since_ms),
-        "beyondCapacity": sum(retention.messages_beyond(conn, max_sources).values()),
+        "beyondCapacity": _beyond(conn, max_sources),
         "lastSweep": None
         if last is None
         else {
@@ -97,6 +97,16 @@ def retention_state(
             "clean": last.is_clean,
         },
     }
+
+
+def count_beyond(db: Database, max_sources: int) -> int:
+    """How many messages are beyond the capacity of their workspaces."""
+    with db.read() as conn:
+        return _beyond(conn, max_sources)
+
+
+def _beyond(conn: Connection, max_sources: int) -> int:
+    return sum(retention.messages_beyond(conn, max_sources).values())
 
 
 def _adopt(db: Database, days: int) -> None:

@@ -8,6 +8,7 @@ import pytest
 from pikobot.cli.import_ import import_
 from pikobot.cli.init import Dialog, init
 from pikobot.cli.rpc import rpc
+from pikobot.config_file import set_values
 from pikobot.errors import ExitCode, InstanceBusy, UsageError
 from pikobot.instance import Instance
 from pikobot.serving import acquire_serving_lock, acquire_visitor_lock
@@ -40,6 +41,18 @@ def test_a_file_goes_in_once_and_is_found(
     rpc(instance.root, "source.read", '{"externalId":"1","thread":"旅行"}')
     source = json.loads(capfd.readouterr().out)
     assert (source["text"], source["time"]) == ("我三月搬到了波尔图", "2024-03-02T09:30:00+08:00")
+
+
+def test_what_is_beyond_the_capacity_goes_in_and_is_announced(
+    instance: Instance, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = instance.config_path.read_text()
+    instance.config_path.write_text(set_values(settings, [("retention.max_sources", "1")]))
+    assert import_("jsonl", written(tmp_path, *LINES), instance.root) == ExitCode.DONE
+    assert capfd.readouterr() == (
+        "2 added\n",
+        "1 message beyond retention.max_sources: the oldest will be removed\n",
+    )
 
 
 def test_bad_and_changed_lines_are_named_and_the_rest_goes_in(
