@@ -213,7 +213,7 @@ def test_killed_at_any_statement_a_sweep_is_finished_by_the_next(
             assert texts(db) == ["我住在波尔图"]
             with db.read() as conn:
                 assert inspect(conn) == []
-                assert check(conn, snapshot / "erasures.jsonl") == 3
+                assert check(conn, snapshot / "erasures.jsonl") == 2
         assert marks_below(snapshot) == []
 
 
