@@ -124,7 +124,7 @@ def _chat(instance: Instance, config: Config, credentials: Credentials) -> Itera
             f"pikobot init {instance.option} --set chat.price_input=… --set chat.price_output=…",
         )
     else:
-        yield Finding("chat model", "ok", f"{chat.model} at {chat.base_url}")
+        yield Finding("chat model", "ok", f"{chat.model} at {chat.base_url} is set up; doctor calls nobody")
 
 
 def _not_yet(instance: Instance, config: Config) -> Iterator[Finding]:

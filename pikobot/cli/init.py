@@ -10,15 +10,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pikobot.config import Config, parse_config
 from pikobot.config_file import default_config_text, set_values
 from pikobot.credentials import check_secret, save_credential
 from pikobot.errors import ConfigError, ExitCode, UsageError
-from pikobot.files import read_text, write_private_file
+from pikobot.files import parse_toml, read_text, write_private_file
 from pikobot.instance import Instance, create_instance, is_instance
 from pikobot.serving import ServedBy, acquire_visitor_lock
 from pikobot.streams import emit
+from pikobot.text import Count
 
 Changes = list[tuple[str, str]]
 
@@ -84,10 +86,22 @@ def init(
     if interactive:
         _ask(plan, dialog, environ, text=text, telegram=telegram)
     if plan.changes:
-        text = set_values(text, plan.changes, name=instance.config_path)
+        before, text = text, set_values(text, plan.changes, name=instance.config_path)
+        plan.changes = [] if is_new else _effective(before, text, plan.changes)
     _write(instance, text, plan)
     _report(instance, plan, dialog, environ)
     return ExitCode.DONE
+
+
+def _effective(before: str, after: str, changes: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The changes of which something is left: a second `init` like the first one changes nothing."""
+    old, new = parse_toml(before, "config.toml"), parse_toml(after, "config.toml")
+
+    def value(document: Mapping[str, Any], dotted: str) -> object:
+        section, _, key = dotted.partition(".")
+        return document.get(section, {}).get(key)
+
+    return [change for change in changes if value(old, change[0]) != value(new, change[0])]
 
 
 def _parse_setting(setting: str) -> tuple[str, str]:
@@ -223,10 +237,20 @@ def _report(instance: Instance, plan: _Plan, dialog: Dialog, environ: Mapping[st
     if plan.changes and not plan.is_new:
         changed = ", ".join(dict.fromkeys(key for key, _ in plan.changes))
         dialog.say(f"Changed {changed} in {instance.config_path}")
+        _report_retention(instance, changed, dialog)
         _report_server(instance, dialog)
     for name in plan.secrets:
         dialog.say(f"Saved {name} in {instance.credentials_path}")
     _report_next(instance, dialog, environ)
+
+
+def _report_retention(instance: Instance, changed: str, dialog: Dialog) -> None:
+    days = instance.load_config().retention.message_days
+    if "retention.message_days" in changed and days:
+        dialog.say(
+            f"What was said more than {Count(days):day} ago can't be read from now on, and is erased when pikobot "
+            f"works next; to keep it: pikobot init {instance.option} --set retention.message_days=0"
+        )
 
 
 def _report_server(instance: Instance, dialog: Dialog) -> None:

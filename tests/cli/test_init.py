@@ -100,6 +100,24 @@ def test_settings_change_an_existing_instance_and_keep_its_comments(root: Path) 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_the_same_settings_again_change_nothing_and_say_so(root: Path) -> None:
+    run(root, "chat.model=b", offline=True)
+    text = (root / "config.toml").read_text()
+    assert run(root, "chat.model=b", offline=True)[0] == f"{root} is an instance already; nothing was changed"
+    assert (root / "config.toml").read_text() == text
+    assert run(root, "chat.model=c", offline=True)[0] == f"Changed chat.model in {root / 'config.toml'}"
+
+
+def test_days_after_which_messages_go_are_said_before_anything_goes(root: Path) -> None:
+    run(root)
+    said = run(root, "retention.message_days=30")
+    assert said[1] == (
+        "What was said more than 30 days ago can't be read from now on, and is erased when pikobot works next; "
+        f"to keep it: pikobot init {Instance(root).option} --set retention.message_days=0"
+    )
+    assert "erased" not in " ".join(run(root, "retention.message_days=0"))
+
+
 def test_a_process_that_serves_is_to_be_restarted(root: Path) -> None:
     run(root)
     with acquire_serving_lock(Instance(root)):
