@@ -39,8 +39,9 @@ MAX_K = 10_000
 SPARSE = 128
 # Slots that wait to be measured together: fewer calls, and a floor that is not much out of date.
 MEASURED_AT = 64
-# With fewer blocks in memory, about 3 ms, a second thread costs more than it gives.
+# With fewer blocks in memory a second thread costs more than it gives: it has to be woken, and reads the same memory.
 WORTH_HELP = 16
+WORTH_HELP_MEANWHILE = 4  # where the caller does something else before it finishes
 # Steps of SQLite's virtual machine between two questions whether to stop: about a millisecond.
 STATEMENT_STEPS = 20_000
 
@@ -65,7 +66,16 @@ def scan(
 
     For a thread with its own read connection. See `Scan`.
     """
-    return Scan(conn, set_id, query, k=k, eligibility=eligibility, should_stop=should_stop).finish()
+    begun = Scan(
+        conn,
+        set_id,
+        query,
+        k=k,
+        eligibility=eligibility,
+        should_stop=should_stop,
+        worth_help=WORTH_HELP,
+    )
+    return begun.finish()
 
 
 class Scan:
@@ -85,6 +95,7 @@ class Scan:
         k: int,
         eligibility: Eligibility = EVERYTHING,
         should_stop: Callable[[], bool] = never_stop,
+        worth_help: int = WORTH_HELP_MEANWHILE,
     ) -> None:
         if not 1 <= k <= MAX_K:
             raise InvalidParams(f"k must be from 1 to {MAX_K}, not {k}")
@@ -105,6 +116,8 @@ class Scan:
         try:
             with _interruptible(conn, should_stop):
                 self._begin(set_id, eligibility)
+            if len(self._kept) >= worth_help:
+                _HELPER.submit(self._help)
         except apsw.InterruptError:
             self._is_stopped = True
 
@@ -134,8 +147,6 @@ class Scan:
                 self._others.append(block)
             else:
                 self._kept.append((block, view))
-        if len(self._kept) >= WORTH_HELP:
-            _HELPER.submit(self._help)
 
     def _look_at_all(self) -> None:
         """Look at what has to be read, then at what the second thread has not taken, at last at what it has in hand."""

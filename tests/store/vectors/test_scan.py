@@ -160,7 +160,7 @@ def test_a_second_thread_takes_part_while_the_connection_does_something_else(
 ) -> None:
     with db.read() as conn:
         for query in embedded(np.random.default_rng(7), 5, 384):
-            begun = Scan(conn, kept_set, query, k=20)
+            begun = Scan(conn, kept_set, query, k=20, worth_help=2)
             expected = ranking(conn, kept_set, query, 20)
             assert begun.finish() == expected
 
@@ -192,7 +192,7 @@ def test_a_scan_does_not_wait_for_a_second_thread_that_sleeps_with_a_block_in_ha
     monkeypatch.setattr(first_pass.Looker, "look_at", slow)
     query = np.ones(384, np.float32)
     with db.read() as conn:
-        begun = Scan(conn, kept_set, query, k=20)
+        begun = Scan(conn, kept_set, query, k=20, worth_help=2)
         assert has_one.wait(60)
         try:
             assert begun.finish() == ranking(conn, kept_set, query, 20)
@@ -204,7 +204,7 @@ def test_a_scan_does_not_wait_for_a_second_thread_that_sleeps_with_a_block_in_ha
 def test_a_scan_of_blocks_in_memory_stops_on_both_threads(db: Database, kept_set: SetId) -> None:
     stop = threading.Event()
     with db.read() as conn:
-        begun = Scan(conn, kept_set, np.ones(384), k=20, should_stop=stop.is_set)
+        begun = Scan(conn, kept_set, np.ones(384), k=20, should_stop=stop.is_set, worth_help=2)
         stop.set()
         assert begun.finish() is None
         assert len(scan(conn, kept_set, np.ones(384), k=20) or []) == 20
@@ -218,7 +218,7 @@ def test_what_fails_on_the_second_thread_is_not_lost(
 
     with db.read() as conn:
         monkeypatch.setattr(first_pass.Looker, "look_at", fail)
-        begun = Scan(conn, kept_set, np.ones(384), k=20)
+        begun = Scan(conn, kept_set, np.ones(384), k=20, worth_help=2)
         scanning._HELPER.submit(str).result()  # the second thread has done what it was asked for
         with pytest.raises(LookupError):
             begun.finish()
