@@ -4,13 +4,15 @@ A text is a remnant when it stands outside of rows; in a row it survives, or the
 asked through SQLite and the text index, everything else is read from the file (`outside`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from pikobot.store.connection import Connection, Database, translated_errors
 from pikobot.store.segmentation import match_expression
 
 T = TypeVar("T")
+
+SEARCHED_BYTES = 1 << 20
 
 
 def index_holds(conn: Connection, words: str) -> bool:
@@ -22,21 +24,19 @@ def index_holds(conn: Connection, words: str) -> bool:
 
 
 def held_by_rows(
-    conn: Connection,
-    wanted: frozenset[T],
-    found_in: Callable[[bytes, frozenset[T]], frozenset[T]],
+    conn: Connection, wanted: frozenset[T], found_in: Callable[[bytes], frozenset[T]]
 ) -> frozenset[T]:
     """Which of the wanted parts stand in some surviving value or in the schema; reads rows until all do.
 
-    ``found_in`` tells which of the given ones a value contains.
+    ``found_in`` tells which of them some values contain, between which NULs stand.
     """
-    missing = wanted
-    if missing:
-        for value in _every_value(conn):
-            missing -= found_in(value, missing)
-            if not missing:
+    held: frozenset[T] = frozenset()
+    if wanted:
+        for values in _together(_every_value(conn)):
+            held |= found_in(values) & wanted
+            if held == wanted:
                 break
-    return wanted - missing
+    return held
 
 
 def rewrite(db: Database) -> None:
@@ -51,6 +51,19 @@ def rewrite(db: Database) -> None:
             conn.execute("VACUUM")
         finally:
             conn.execute("PRAGMA temp_store = MEMORY").fetchall()
+
+
+def _together(values: Iterable[bytes]) -> Iterator[bytes]:
+    """Small values joined, for a search of each would take longer than of all."""
+    waiting: list[bytes] = []
+    size = 0
+    for value in values:
+        waiting.append(value)
+        size += len(value)
+        if size >= SEARCHED_BYTES:
+            yield b"\0".join(waiting)
+            waiting, size = [], 0
+    yield b"\0".join(waiting)
 
 
 def _every_value(conn: Connection) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ CHINESE = "昨天我把紫水晶藏在老橡树下面了"
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of looking: one search for each part, and all parts at once."""
     if request.param == "many":
-        monkeypatch.setattr(byte_scan, "MAX_COMPARED", 0)
+        monkeypatch.setattr(byte_scan, "LARGE_BYTES", 0)
     return str(request.param)
 
 
@@ -183,6 +183,14 @@ def test_more_than_the_limit_is_looked_for_in_part_and_said_so(
     assert report.is_cut
 
 
+def test_a_text_is_found_behind_escapes_far_apart_in_much_else(db: Database, engine: str) -> None:
+    (db.path.parent / "some.log").write_bytes(
+        b"." * 50_000 + b"\\n" + b"." * 3000 + json.dumps(CHINESE).encode() + b"." * 90_000 + b'\\"'
+    )
+    assert finds(db, CHINESE) == ["some.log"]
+    assert finds(db, "另外一句完全不同的话") == []
+
+
 @given(
     st.lists(
         st.sampled_from(["apple", "bananas", "cherries", "of", "the", "苹果树下", "橘子", "é", "42"]),
@@ -190,10 +198,9 @@ def test_more_than_the_limit_is_looked_for_in_part_and_said_so(
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_both_engines_find_a_text_in_itself(words: list[str]) -> None:
+def test_a_text_is_found_in_itself_and_in_its_json(words: list[str]) -> None:
     text = " ".join(words)
-    parts = byte_scan._telling_parts(text, lambda word: True)
-    assert parts
-    data = b"\0 " + text.encode() + b" \0"
-    assert found_in(data, Needles(frozenset(parts))) == parts
-    assert byte_scan._found_among_many(data.decode(), frozenset(parts)) == parts
+    needles = Needles(frozenset(byte_scan._telling_parts(text, lambda word: True)))
+    assert needles.parts
+    assert found_in(b"\0 " + text.encode() + b" \0", needles) == needles.parts
+    assert found_in(json.dumps(f'"{text}"').encode(), needles) == needles.parts

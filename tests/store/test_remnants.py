@@ -29,5 +29,5 @@ def test_rows_and_the_schema_are_asked_for_the_rest(db: Database) -> None:
     attach(db, one.request, b"\0\1attached\2", "named.txt")
     wanted = frozenset({b"transcribed", b"attached", b"named", b"AUTOINCREMENT", b"nowhere"})
     with db.read() as conn:
-        held = held_by_rows(conn, wanted, lambda value, parts: frozenset(p for p in parts if p in value))
+        held = held_by_rows(conn, wanted, lambda values: frozenset(part for part in wanted if part in values))
     assert held == wanted - {b"nowhere"}
