@@ -44,7 +44,7 @@ class RunEnded:
     """The outcome: the answer's text as retained (partial when the run failed midway), and the error if any.
 
     ``proposes_erasure``: the next message may confirm what the answer shows; ``has_erased``: it was confirmed, and
-    there is no run.
+    there is no run; ``leaves_traces``: and something of it is left, which the answer names.
     """
 
     state: State
@@ -53,6 +53,7 @@ class RunEnded:
     error: PikobotError | None = None
     proposes_erasure: bool = False
     has_erased: bool = False
+    leaves_traces: bool = False
 
 
 Event = TextDelta | ToolStarted | ToolFinished | Retrying | Notice | RunEnded

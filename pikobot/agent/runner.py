@@ -196,6 +196,7 @@ class Runner:
                 carried.text,
                 proposes_erasure=carried.is_shown_again,
                 has_erased=carried.has_erased,
+                leaves_traces=not carried.is_clean,
             )
         )
 

@@ -49,11 +49,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Carried:
-    """What the owner reads after a yes."""
+    """What the owner reads after a yes. ``is_clean`` as of the receipt."""
 
     text: str
     has_erased: bool
     is_shown_again: bool = False
+    is_clean: bool = True
 
 
 def find_named(conn: Connection, target: ForgetTarget, scope_id: ScopeId) -> Asked:
@@ -184,7 +185,8 @@ def carry_out(db: Database, ledger_path: Path, proposal: Proposal, language: Lan
         if shown is None:
             return Carried(forget_wording.nothing_text(language), False)
         return Carried(forget_wording.changed_text(shown, language), False, is_shown_again=True)
-    return Carried(forget_wording.outcome_text(outcome, language), isinstance(outcome, Receipt))
+    text = forget_wording.outcome_text(outcome, language)
+    return Carried(text, isinstance(outcome, Receipt), is_clean=outcome.is_clean)
 
 
 def _show_again(db: Database, proposal: Proposal) -> ForgetPreview | None:

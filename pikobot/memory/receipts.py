@@ -13,17 +13,17 @@ Language = Literal["en", "zh"]
 MAX_LABELS_SHOWN = 3
 
 _TABLES = {
-    "sources": ("sources with their index rows", "来源（连同索引）"),
-    "media": ("attachments", "附件"),
-    "facts": ("facts learned from them", "由此得出的事实"),
-    "fact_tags": ("tags", "标签"),
-    "entities": ("names of people and things", "人和事物的名称"),
-    "vectors": ("vectors", "向量"),
-    "source_dependencies": ("links between sources", "来源之间的关联"),
-    "run_sources": ("citations", "引用记录"),
-    "run_transcript": ("messages of tool transcripts", "工具调用记录"),
-    "threads": ("threads", "话题"),
-    "runs": ("empty runs", "空的运行记录"),
+    "sources": ("source with its index rows|sources with their index rows", "来源（连同索引）"),
+    "media": ("attachment|attachments", "附件"),
+    "facts": ("fact learned from them|facts learned from them", "由此得出的事实"),
+    "fact_tags": ("tag|tags", "标签"),
+    "entities": ("name of people and things|names of people and things", "人和事物的名称"),
+    "vectors": ("vector|vectors", "向量"),
+    "source_dependencies": ("link between sources|links between sources", "来源之间的关联"),
+    "run_sources": ("citation|citations", "引用记录"),
+    "run_transcript": ("message of tool transcripts|messages of tool transcripts", "工具调用记录"),
+    "threads": ("thread|threads", "话题"),
+    "runs": ("empty run|empty runs", "空的运行记录"),
 }
 
 
@@ -32,6 +32,7 @@ class AlreadyErased:
     """There was nothing left to erase: an expected outcome."""
 
     ids: int
+    is_clean: Literal[True] = True
 
     def as_json(self) -> dict[str, object]:
         return {"status": "alreadyErased", "ids": self.ids}
@@ -82,15 +83,15 @@ class Receipt:
     def render_lines(self, language: Language = "en") -> list[str]:
         """A table of what went, and a few lines for people, without line ends."""
         chinese = language == "zh"
-        column = 1 if chinese else 0
         counts = [
-            (self.removed.rows[table], names[column])
-            for table, names in _TABLES.items()
-            if self.removed.rows.get(table)
+            f"{count} {name}" if chinese else f"{Count(count):{nouns}}"
+            for table, (nouns, name) in _TABLES.items()
+            if (count := self.removed.rows.get(table))
         ]
-        width = max((len(str(count)) for count, _ in counts), default=0)
+        width = max((line.index(" ") for line in counts), default=0)
         lines = ["已忘记：" if chinese else "Forgotten:"]
-        lines += [f"  {count:>{width}}  {name}" for count, name in counts]
+        for number, _, name in (line.partition(" ") for line in counts):
+            lines.append(f"  {number:>{width}}  {name}")
         lines += [] if self.labels is None else label_lines(self.labels, language)
         lines += self._runs_line(chinese)
         lines.append(self._scan_line(chinese))

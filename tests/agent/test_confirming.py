@@ -7,6 +7,7 @@ import pytest
 
 from pikobot.agent.events import RunEnded
 from pikobot.agent.runner import Runner
+from pikobot.config_file import default_config_text
 from pikobot.memory.forget import forget
 from pikobot.memory.forget_wording import kept_text
 from pikobot.memory.proposals import CONFIRM_WITHIN_MS
@@ -57,7 +58,7 @@ async def test_a_yes_erases_what_was_shown_the_request_and_its_answer(
             done = await tell(runner, "Yes!")
         assert (done.state, done.proposes_erasure, done.has_erased) == (State.SUCCEEDED, False, True)
         assert done.text.startswith(
-            "Forgotten:\n\n- 3 sources with their index rows\n- 1 facts learned from them\n"
+            "Forgotten:\n\n- 3 sources with their index rows\n- 1 fact learned from them\n"
         )
         assert "0 found" in done.text
         assert texts(db) == ["My cat is Miso"]
@@ -296,3 +297,17 @@ async def test_an_ephemeral_request_erases_nothing_and_says_how(tmp_path: Path) 
             ended = await end_of(await runner.ask_ephemeral(ASKED["zh"]))
         assert ended.text == "临时对话不能删除记忆：请在普通对话中用 `/忘记 文字`。"
         assert texts(db) == [PORTO]
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+@in_event_loop
+async def test_a_find_that_remains_is_told_apart(tmp_path: Path, is_left: bool) -> None:
+    (tmp_path / "config.toml").write_text(default_config_text())
+    (tmp_path / "notes.log").write_text("moved to Porto" if is_left else "something else")
+    with opened(tmp_path) as db:
+        say(db, PORTO, thread="old")
+        async with running(db, None) as runner:
+            await tell(runner, ASKED["en"])
+            done = await tell(runner, "yes")
+    assert (done.has_erased, done.leaves_traces) == (True, is_left)
+    assert ("notes.log still holds" in done.text) is is_left

@@ -147,7 +147,7 @@ def report(outcome: Outcome, notices: Notices, words: Wording) -> int:
     if ended.is_partial or (outcome.has_text and ended.state is not State.SUCCEEDED):
         notices.fail(words.incomplete)
     if ended.state is State.SUCCEEDED:
-        return ExitCode.DONE
+        return ExitCode.FAILED if ended.leaves_traces else ExitCode.DONE
     reason = str(ended.error) if ended.error else words.failed_without_reason
     notices.fail(words.error.format(reason=reason))
     return ended.error.exit_code if ended.error else ExitCode.FAILED

@@ -68,7 +68,7 @@ async def forget(
         dialog.say(line)
     if dialog.is_interactive:
         dialog.say(words.scrollback)
-    return Forgotten(ExitCode.DONE, True, target.thread)
+    return Forgotten(ExitCode.DONE if receipt.is_clean else ExitCode.FAILED, True, target.thread)
 
 
 def target_of(argument: str, thread_id: str | None, which_thread: str) -> ForgetTarget:

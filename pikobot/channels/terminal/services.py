@@ -54,6 +54,9 @@ class Runner(Protocol):
 
 
 class Receipt(Protocol):
+    @property
+    def is_clean(self) -> bool: ...
+
     def render_lines(self, language: Language) -> list[str]: ...
 
 

@@ -97,6 +97,7 @@ class FakeRunner:
 @dataclass(frozen=True)
 class FakeReceipt:
     count: int
+    is_clean: bool = True
 
     def render_lines(self, language: str) -> list[str]:
         return [f"erased {self.count} sources"]

@@ -65,6 +65,11 @@ def test_with_the_flag_the_owners_yes_follows_at_once(text: str, yes: str) -> No
     ]
 
 
+def test_an_erasure_that_leaves_traces_has_failed() -> None:
+    left: Script = [RunEnded(State.SUCCEEDED, "Forgotten.", has_erased=True, leaves_traces=True)]
+    assert once(scripted(left), "yes") == (1, "Forgotten.\n", "")
+
+
 def test_with_the_flag_nothing_follows_an_answer_that_proposes_nothing() -> None:
     instance = scripted(answer("Nothing matches."))
     assert once(instance, "forget my dentist --yes") == (0, "Nothing matches.\n", "")

@@ -43,6 +43,7 @@ class Dialog:
 class Service:
     previews: list[ForgetPreview]
     erased: list[str] = field(default_factory=list)
+    is_clean: bool = True
 
     async def preview(self, target: ForgetTarget) -> ForgetPreview:
         return self.previews[0]
@@ -53,7 +54,7 @@ class Service:
         if self.previews:
             return Changed()
         self.erased.append(preview.token)
-        return FakeReceipt(preview.total)
+        return FakeReceipt(preview.total, self.is_clean)
 
 
 def shown(token: str, text: str, **changes: object) -> ForgetPreview:
@@ -183,3 +184,9 @@ def test_what_is_forgotten_already_and_what_is_kept_by_a_name_alone_is_said() ->
         EN.nothing_to_forget,
         f"The name of a conversation keeps it until the conversation is forgotten: “Porto” (/forget {THREAD_ID})",
     ]
+
+
+@pytest.mark.parametrize("is_interactive", [True, False])
+def test_what_leaves_traces_has_failed(is_interactive: bool) -> None:
+    service = Service([shown("1", "She paints")], is_clean=False)
+    assert carried_out(service, Dialog([True], is_interactive)) == Forgotten(ExitCode.FAILED, True)
