@@ -134,8 +134,13 @@ def create_credentials(path: Path) -> bool:
     if path.exists():
         return False
     token = secrets.token_urlsafe(OPERATOR_TOKEN_BYTES)
-    write_private_file(path, _HEADER + "".join(_file_lines(token)))
+    write_private_file(path, default_credentials_text(token))
     return True
+
+
+def default_credentials_text(operator_token: str = "") -> str:
+    """A credentials.toml that documents every secret and holds no other one."""
+    return _HEADER + "".join(_file_lines(operator_token))
 
 
 _HEADER = """\

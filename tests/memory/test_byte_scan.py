@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pikobot.config_file import default_config_text
+from pikobot.credentials import default_credentials_text
 from pikobot.memory import byte_scan
 from pikobot.memory.byte_scan import Find, Needles, ScanReport, collect, found_in, needles_of, scan
+from pikobot.memory.forget_wording import nothing_text
 from pikobot.store.connection import Database
 from pikobot.store.sources import SourceId, delete_source
 from tests.memory.conversing import attach, exchange, write
@@ -114,6 +117,17 @@ def test_single_words_in_the_owners_own_files_are_no_find(db: Database, engine: 
     assert finds(db, ENGLISH) == []
     (db.path.parent / "config.toml").write_text('motto = "under the old oak"\n')
     assert finds(db, ENGLISH) == ["config.toml"]
+
+
+def test_pikobots_own_lines_in_the_settings_files_are_no_find(db: Database, engine: str) -> None:
+    root = db.path.parent
+    (root / "config.toml").write_text(default_config_text())
+    (root / "credentials.toml").write_text(default_credentials_text("t0ken"))
+    texts = (default_config_text(), default_credentials_text(), nothing_text("en"), nothing_text("zh"))
+    assert finds(db, *texts) == []
+    with (root / "config.toml").open("a") as file:
+        file.write("# under the old oak\n")
+    assert finds(db, ENGLISH, *texts) == ["config.toml"]
 
 
 def test_texts_that_stand_anywhere_by_chance_are_counted_and_not_looked_for(db: Database) -> None:
