@@ -10,11 +10,10 @@ a fragment survives; other files are looked through as they are. That happens in
 punctuation as space), with JSON escapes resolved as well; UTF-16LE is looked for in the original spelling, up to
 16 fragments of it. Of binary attachments samples are looked for.
 
-Limits, all told in the report: one or two characters and three letters can't be looked for; in a large file up to
-256 fragments are found anywhere, more only as whole words between word borders; of very long contents a part is
-looked for. Terms in the text index are prefix-compressed: a term that was cut there is not recognised. The settings
-files and the skills are the owner's own: single words in them are no find. Links are not followed, sockets are left
-out.
+Limits, all told in the report: one or two characters and three letters can't be looked for; of very long contents
+a part is looked for. Terms in the text index are prefix-compressed: a term that was cut there is not recognised. The
+settings files and the skills are the owner's own: single words in them are no find, and no lines that pikobot itself
+has put there. Links are not followed, sockets are left out.
 
 Memory is bounded by one chunk, what is outside of rows, the fragments and the longest surviving value. The time is
 that of looking at the pages of the database, 0.1 ms for each megabyte, and of reading and looking through all other
@@ -26,10 +25,11 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import cached_property
 from pathlib import Path
 
 from pikobot.files import os_failure
+from pikobot.memory.multi_search import FEW, MultiSearch
 from pikobot.memory.settings_files import owners_part
 from pikobot.store.connection import Connection, Database
 from pikobot.store.outside import Remains, find_remains
@@ -37,7 +37,8 @@ from pikobot.store.pages import WAL_SUFFIX, open_raw
 from pikobot.store.remnants import held_by_rows, index_holds
 
 UNREAD_SUFFIX = "-shm"  # numbers of frames only
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 1 << 20
+LARGE_BYTES = 8 << 20
 OVERLAP_BYTES = 8 << 10
 MAX_FRAGMENT_CHARS = 256
 MAX_TEXT_BYTES = 32 << 20  # of all erased texts together
@@ -47,7 +48,6 @@ SAMPLE_STEP = 4096
 MIN_PART_BYTES = 6
 MIN_CHARS = 3
 MIN_WHOLE_BYTES = 4  # three bytes in either case stand in random ids and hashes by chance
-MAX_COMPARED = 1 << 30  # fragments times bytes: half a second
 MAX_WIDE = 16
 SETTINGS_FILES = frozenset({"config.toml", "credentials.toml"})
 OWNERS_FILES = SETTINGS_FILES | {"skills"}
@@ -115,6 +115,19 @@ class Needles:
     @property
     def count(self) -> int:
         return len(self.parts) + len(self.raw)
+
+    @cached_property
+    def folded_search(self) -> MultiSearch:
+        return MultiSearch(part.encode() for part in self.parts)
+
+    @cached_property
+    def raw_search(self) -> MultiSearch:
+        return MultiSearch(self.raw)
+
+    @cached_property
+    def longest_escaped(self) -> int:
+        """How many bytes the longest part can have with all of it escaped: six for each unit of UTF-16."""
+        return 6 * max((len(part.encode("utf-16-le")) // 2 for part in self.parts), default=0)
 
 
 @dataclass(frozen=True)
@@ -285,9 +298,10 @@ def _scan_file(
         return found_in(b"\0".join(remains.left.values()), needles), path.stat().st_size
     found: frozenset[str | bytes] = frozenset()
     size = 0
+    few = FEW if path.stat().st_size < LARGE_BYTES else 0
     for chunk, fresh in _chunks(path, database):
         size += fresh
-        found |= found_in(chunk, needles)
+        found |= found_in(chunk, needles, few=few)
     return found, size
 
 
@@ -309,30 +323,29 @@ def _overlapping(read: Callable[[int, int], bytes]) -> Iterator[tuple[bytes, int
         kept = chunk[-OVERLAP_BYTES:]
 
 
-def found_in(data: bytes, needles: Needles) -> frozenset[str | bytes]:
-    """Which needles stand in the data, also behind JSON escapes."""
-    found: set[str | bytes] = {part for part in needles.raw if part in data}
-    forms = [_fold(data)]
-    if _ESCAPED.search(data):
-        forms.append(_fold(_unescaped(data)))
-    for form in forms:
-        if len(needles.parts) * len(form) <= MAX_COMPARED:
-            found.update(part for part in needles.parts if part.encode() in form)
-        else:
-            found |= _found_among_many(form.decode(errors="replace"), needles.parts)
+def found_in(data: bytes, needles: Needles, *, few: int = FEW) -> frozenset[str | bytes]:
+    """Which needles stand in the data, also behind JSON escapes. ``few`` as for `MultiSearch`."""
+    found: set[str | bytes] = {*needles.raw_search.found_in(data, few=few)}
+    for form in (data, _around_escapes(data, needles.longest_escaped)):
+        found.update(part.decode() for part in needles.folded_search.found_in(_fold(form), few=few))
     return frozenset(found)
 
 
-def _found_among_many(folded: str, parts: frozenset[str]) -> set[str]:
-    """All parts at once, by the units of the data instead of one search for each part."""
-    units = _UNIT.findall(folded)
-    by_units = {tuple(_UNIT.findall(part)): part for part in parts}
-    found = {by_units[unit,] for unit in set(units) if (unit,) in by_units}
-    for row in (pairwise(units), zip(units, units[1:], units[2:], strict=False)):
-        found.update(map(by_units.__getitem__, filter(by_units.__contains__, row)))
-    for run in _CHINESE.findall(folded):
-        found.update(parts.intersection(map("".join, zip(run, run[1:], run[2:], strict=False))))
-    return found
+def _standing_in(values: bytes, needles: Needles) -> frozenset[str | bytes]:
+    parts = needles.folded_search.found_in(_fold(values), few=0)
+    return frozenset({*(part.decode() for part in parts), *needles.raw_search.found_in(values, few=0)})
+
+
+def _around_escapes(data: bytes, reach: int) -> bytes:
+    """What JSON escapes stand in, that far in both directions, with the escapes resolved."""
+    pieces: list[bytes] = []
+    first = last = 0
+    for match in _ESCAPED.finditer(data):
+        if match.start() - reach > last:
+            pieces.append(data[first:last])
+            first = match.start() - reach
+        last = match.end() + reach
+    return b"\0".join(_unescaped(piece) for piece in (*pieces, data[first:last]) if piece)
 
 
 def _unescaped(data: bytes) -> bytes:
@@ -350,12 +363,11 @@ def _explained(db: Database, found: frozenset[str | bytes]) -> frozenset[str | b
     if not found:
         return found
 
-    def in_value(value: bytes, wanted: frozenset[str | bytes]) -> frozenset[str | bytes]:
-        folded = _fold(value)
-        return frozenset(
-            part for part in wanted if (part in value if isinstance(part, bytes) else part.encode() in folded)
-        )
-
     with db.read() as conn:
         indexed = frozenset(part for part in found if isinstance(part, str) and index_holds(conn, part))
-        return indexed | held_by_rows(conn, found - indexed, in_value)
+        rest = found - indexed
+        needles = Needles(
+            frozenset(part for part in rest if isinstance(part, str)),
+            frozenset(part for part in rest if isinstance(part, bytes)),
+        )
+        return indexed | held_by_rows(conn, rest, lambda values: _standing_in(values, needles))
