@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pikobot.channels.operator.methods import call_async
 from pikobot.channels.terminal.once import answer_once, read_request
 from pikobot.channels.terminal.services import ChatOptions
 from pikobot.cli.making import open_or_make
+from pikobot.cli.progress import waiting_work
 from pikobot.errors import ExitCode, UsageError
 from pikobot.instance import Instance, open_instance
 from pikobot.supervisor import Service, serving, terminal_services
 from pikobot.text import Count
 
 STDIN = "-"
+SHOWN_EVERY_S = 1.0
 TERMINATED = 128 + signal.SIGTERM  # as shells have it
 
 
@@ -87,7 +90,10 @@ async def _work(instance: Instance, *, until_idle: bool) -> int:
         with _stopped_by_signals(service):
             if not until_idle:
                 sys.stderr.write(f"serving {instance.root}; Ctrl-C stops\n")
-            await asyncio.wait({service.worker})
+            with waiting_work(until_idle) as show:
+                while not (await asyncio.wait({service.worker}, timeout=SHOWN_EVERY_S))[0]:
+                    if show is not None:
+                        show(await call_async(service.operator, "status", {}))
         if service.sweeper is not None and service.sweeper.totals.sources:
             swept = service.sweeper.totals
             sys.stderr.write(

@@ -3,8 +3,6 @@
 What this process saw fail counts before what an earlier one noted.
 """
 
-from dataclasses import asdict
-
 from pikobot.channels.operator.protocol import Json
 from pikobot.memory.embed import NOT_EMBEDDED, progress, usable_set
 from pikobot.memory.embedding_problems import Failing, noted
@@ -73,4 +71,11 @@ def _set_state(conn: Connection, vector_set: VectorSet, now_ms: int) -> Json:
 
 
 def _profile(profile: Profile | None) -> Json | None:
-    return None if profile is None else asdict(profile)
+    if profile is None:
+        return None
+    return {
+        "provider": profile.provider,
+        "model": profile.model,
+        "dimension": profile.dimension,
+        "prefixRule": profile.prefix_rule,
+    }
