@@ -112,8 +112,8 @@ EN = Wording(
     greeting_recall="pikobot in recall mode. /help lists the commands; Ctrl-C stops an answer.",
     recall_notice=(
         "No model is configured: what you say is stored, and questions are answered by quoting it.\n"
-        "To turn a model on: `export DEEPSEEK_API_KEY=…`, or put chat_api_key into credentials.toml; "
-        "another provider is chosen with chat.provider in config.toml."
+        "To turn a model on: choose it with chat.provider in config.toml, which is deepseek at first, and "
+        "`export PIKOBOT_CHAT_API_KEY=…` or put chat_api_key into credentials.toml."
     ),
     ephemeral_notice="Ephemeral: nothing of this conversation is kept, and each message stands alone.",
     resumed="Resuming {title}; last message {date}.",
@@ -256,8 +256,8 @@ ZH = Wording(
     greeting_recall="pikobot，回忆模式。/帮助 列出命令；Ctrl-C 停止回答。",
     recall_notice=(
         "没有配置模型：你说的话会保存下来，提问时引用原话回答。\n"
-        "要启用模型：`export DEEPSEEK_API_KEY=…`，或在 credentials.toml 中写入 chat_api_key；"
-        "用 config.toml 中的 chat.provider 选择其他服务商。"
+        "要启用模型：在 config.toml 的 chat.provider 中选择服务商（起初是 deepseek），再 "
+        "`export PIKOBOT_CHAT_API_KEY=…`，或在 credentials.toml 中写入 chat_api_key。"
     ),
     ephemeral_notice="临时模式：本次对话不保留任何内容，每条消息互不相关。",
     resumed="继续话题：{title}；最后一条消息：{date}。",
