@@ -31,7 +31,8 @@ _REQUESTS = frozenset("find list search show tell".split())
 _AFTER_REQUEST = frozenset("all any every everything for me my our us".split())
 _CHINESE_REQUEST = re.compile(
     "[请請]?你?(?:麻烦|麻煩)?(?:[帮幫给給]我)?"
-    "(?:告诉我|告訴我|查一下|查查|查找|找一下|找找|搜一下|搜索|列出|回忆一下|回憶一下)"
+    "(?:告诉我|告訴我|查一下|查查|查找|找一下|找找|搜一下|搜索|列出|回忆一下|回憶一下)|"
+    "[请請](?:具体|具體|完整|简要|簡要|详细|詳細|分别|分別|至少)*(?:说明|說明|列出|列举|列舉|回答|描述|指出|总结|總結)"
 )
 _CHINESE_INTERROGATIVES = re.compile(
     "(?<![没沒])(?:什么|啥|什麼|甚麼)(?![都也的])|(?<![没沒])[谁誰](?![都也])|哪(?!(?:里|裡|儿|兒|个|個)?[怕都也])|"
@@ -41,6 +42,10 @@ _CHINESE_INTERROGATIVES = re.compile(
 _CHINESE_PARTICLES = re.compile("[吗嗎]$|(?<![这這那多要])[么麼]$|^(?!.*[还還正才着著没沒]).*呢$")
 _CHINESE_INDEFINITE = re.compile("不管|无论|無論|不论|不論|不知道")
 _SENTENCE_END = re.compile("(?<=[.!?。！？])\\s*|\n+")
+# A clause before a question that tells something by itself: "我上周搬家了，护照在哪里？", not "三月搬家之后，我…".
+_CHINESE_TOLD = re.compile(
+    "[了过過]$|^(?:我|我们|我們|咱们|咱們)(?!.*(?:[时時后後前中里裡]|期间|期間|以来|以來)$)"
+)
 _LONGEST_CHINESE_PREAMBLE = 5  # characters: "我想问一下，" before a question states nothing
 _FUNCTION_WORDS = frozenset(
     """a about am an and any are as at be been but by can could did do does find for from get give go had has
@@ -90,6 +95,22 @@ def is_only_question(text: str) -> bool:
     """Whether the text asks and states nothing: every sentence is a question."""
     sentences = [part for part in _SENTENCE_END.split(text.strip()) if any(map(str.isalnum, part))]
     return bool(sentences) and all(_states_nothing(sentence) for sentence in sentences)
+
+
+def is_request_for_answer(text: str) -> bool:
+    """Whether a text that somebody puts to pikobot only asks; what surrounds a question in it names what is meant.
+
+    Wider than `is_only_question`, for nothing is lost when such a text is not quoted: "三月在海口，我去了哪些地方？".
+    """
+    sentences = [part for part in _SENTENCE_END.split(text.strip()) if any(map(str.isalnum, part))]
+    return bool(sentences) and all(map(_only_asks, sentences))
+
+
+def _only_asks(sentence: str) -> bool:
+    *before, last = [part.strip() for part in sentence.split("，")]
+    return is_question(last) and not any(
+        _CHINESE_TOLD.search(part) and not is_question(part) for part in before
+    )
 
 
 def _states_nothing(sentence: str) -> bool:

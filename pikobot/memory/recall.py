@@ -5,7 +5,7 @@ When the question names a period, what was said in it or is about it is quoted, 
 understood; only when there is nothing, what was said at other times. `statements` chooses what is quoted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from pikobot.clock import local_utc_offset_min
@@ -69,12 +69,12 @@ def answer_from_memory(
     if words and scope_id is not None and (asks or is_bare(text)):
         statements = Statements(conn, scope_id, request_id, now_ms)
         understood = find_period(text, day_said(now_ms, local_utc_offset_min(now_ms)))
-        if understood is not None:
-            found = _found_in(statements, understood, language)
-        elif quoted := statements.about(words):
-            found = _Found(_FOUND[language], quoted)
-        elif asks and meaning is not None and (quoted := statements.like(meaning)):
-            found = _Found(_FOUND_BY_MEANING[language], quoted)
+        found = _looked_up(statements, words, understood, language)
+        if not found.quoted:
+            found = _looked_up(replace(statements, asides=True), words, understood, language)
+        if not found.quoted and understood is None and asks and meaning is not None:
+            quoted = statements.like(meaning)
+            found = _Found(_FOUND_BY_MEANING[language], quoted) if quoted else found
     lines = [] if asks else [(_NOTED if request_id is not None else _NOT_KEPT)[language]]
     if asks or found.quoted:
         lines.append(found.heading)
@@ -104,6 +104,15 @@ def spoken_period(period: Period, language: Language) -> str:
     if (first.month, first.day, last.month, last.day) == (1, 1, 12, 31) and first.year == last.year:
         return f"{last.year}年" if language == "zh" else str(last.year)
     return _RANGE[language].format(first=_spoken_day(first, language), last=_spoken_day(last, language))
+
+
+def _looked_up(
+    statements: Statements, words: list[str], understood: Understood | None, language: Language
+) -> _Found:
+    if understood is not None:
+        return _found_in(statements, understood, language)
+    quoted = statements.about(words)
+    return _Found((_FOUND if quoted else _NOTHING)[language], quoted)
 
 
 def _found_in(statements: Statements, understood: Understood, language: Language) -> _Found:

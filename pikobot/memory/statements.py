@@ -1,10 +1,12 @@
 """Which statements of a scope recall mode quotes: those about something, those of a period, or both.
 
-Earlier answers of recall mode and bare questions are no statements. A statement is of a period when it was said in
-it, or names a time in it: "I moved to Porto in March 2024" is of March 2024, whenever it was said.
+Earlier answers of recall mode and bare questions are no statements, nor is what the owner has asked pikobot, or told it
+to forget. What is told beside such a request is quoted where nothing else is found. A statement is of a period when it
+was said in it, or names a time in it: "I moved to Porto in March 2024" is of March 2024, whenever it was said.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -12,8 +14,9 @@ from datetime import UTC, date, datetime, timedelta
 from pikobot.memory import moments
 from pikobot.memory.embed import usable_set
 from pikobot.memory.embedding import QueryVector
+from pikobot.memory.forget_requests import asks_to_forget, read_request
 from pikobot.memory.periods import Period, periods_in
-from pikobot.memory.questions import is_only_question
+from pikobot.memory.questions import is_only_question, is_question, is_request_for_answer
 from pikobot.store.connection import Connection
 from pikobot.store.listing import list_sources
 from pikobot.store.query_terms import widened
@@ -44,17 +47,22 @@ LEAST_SHARE_OF_NEAREST = 0.9
 DAY_MS = 86_400_000
 ANY_OTHER_TIME = timedelta(days=500)
 
+_COMMAND = re.compile("\\s*/[a-z]+(?:\\s|$)")
 _MONTHS = """January February March April May June July August September October November December""".split()
 
 
 @dataclass(frozen=True)
 class Statements:
-    """The statements of a scope, without the request that is being answered."""
+    """The statements of a scope, without the request that is being answered; ``asides``: what is told beside a request.
+
+    A request names what it is about, so it matches like what is told about that, and would hide it.
+    """
 
     conn: Connection
     scope_id: ScopeId
     request_id: SourceId | None
     now_ms: int
+    asides: bool = False
 
     def about(self, words: Sequence[str]) -> list[Source]:
         """Those that hold the words, best first."""
@@ -106,7 +114,14 @@ class Statements:
         return shown, len(every) > MAX_LISTED or len(found) == MAX_LOOKED_THROUGH
 
     def _is_told(self, source: Source) -> bool:
-        return source.role != "assistant" and source.id != self.request_id and _is_statement(source)
+        return source.role != "assistant" and source.id != self.request_id and self._is_statement(source)
+
+    def _is_statement(self, source: Source) -> bool:
+        if source.origin == "recall" or is_only_question(source.text):
+            return False
+        if source.role != "user" or source.origin != "said":
+            return not self.asides
+        return not _only_requests(source) and self.asides == _also_requests(source.text)
 
     def _matching(
         self,
@@ -132,7 +147,7 @@ class Statements:
             found = [
                 source
                 for source in load_sources(self.conn, scores, now_ms=self.now_ms).values()
-                if _is_statement(source) and (not words or _tells(source.text, words)) and admits(source)
+                if self._is_statement(source) and (not words or _tells(source.text, words)) and admits(source)
             ]
             floor = scores[found[0].id] * LEAST_SHARE_OF_BEST if found else 0.0
             kept = _distinct(source for source in found if scores[source.id] >= floor)
@@ -151,8 +166,17 @@ def day_said(at_ms: int, utc_offset_min: int) -> date:
     return (datetime.fromtimestamp(at_ms / 1000, UTC) + timedelta(minutes=utc_offset_min)).date()
 
 
-def _is_statement(source: Source) -> bool:
-    return source.origin != "recall" and not is_only_question(source.text)
+def _only_requests(source: Source) -> bool:
+    """Whether the owner's words only ask, tell to forget, or are meant as a command."""
+    text = source.text
+    said_on = day_said(source.said_at_ms, source.utc_offset_min)
+    return bool(
+        is_request_for_answer(text) or _COMMAND.match(text) or read_request(text, said_on) is not None
+    )
+
+
+def _also_requests(text: str) -> bool:
+    return is_question(text) or asks_to_forget(text)
 
 
 def _tells(text: str, words: Sequence[str]) -> bool:

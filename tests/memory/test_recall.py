@@ -291,3 +291,49 @@ def test_facts_change_nothing_of_what_is_quoted(tmp_path: Path, question: str, s
         after = ask(db, question)
         assert set(ids) < set(after.source_ids)  # the correction is a statement itself; none is lost
         assert "a machine thinks" not in after.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "question"),
+    [
+        (
+            ("What did Ana and I cook at Easter?", "Please forget that Ana and I cook at home"),
+            "Ana and I cook soup on Sundays",
+            "What did Ana and I cook in March 2024?",
+        ),
+        (
+            (
+                "三月中旬，我和家人一起进行了哪些具体的家庭活动？",
+                "在家庭活动期间，我家去了哪些地方？",
+                "请列出家庭活动",
+            ),
+            "家庭活动是放风筝",
+            "2024年3月有哪些家庭活动？",
+        ),
+        (("/forget boiler", "The boiler is old. Where is its manual?"), "The boiler leaks", "Which boiler?"),
+    ],
+)
+def test_what_was_asked_or_told_to_forget_is_no_answer_and_hides_none(
+    tmp_path: Path, asked: tuple[str, ...], told: str, question: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, told, at_ms=NOW_MS - 90 * DAY_MS)
+        say(db, *asked)
+        answer = ask(db, question).text
+        assert answer.count("“") == 1
+        assert f"“{told}”" in answer
+
+
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        ("The boiler is a Vaillant. Where is its manual?", "Which boiler do I have?"),
+        ("锅炉是威能牌的。说明书在哪里？", "锅炉是什么牌子？"),
+    ],
+)
+def test_what_is_told_beside_a_question_is_quoted_where_nothing_else_is(
+    tmp_path: Path, said: str, question: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, said)
+        assert f"“{said}”" in ask(db, question).text
