@@ -123,9 +123,9 @@ class Database:
         if self._transaction is not None:
             raise MisuseError(f"'{purpose}' begins inside '{self._transaction}'")
         self._transaction = purpose
-        self._writer.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
         try:
             with translated_errors(purpose):
+                self._writer.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
                 self._writer.execute("BEGIN IMMEDIATE")
                 try:
                     yield self._writer
