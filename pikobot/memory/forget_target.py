@@ -113,11 +113,7 @@ def _resolve_ids(
     facts = targets.find_facts(conn, target.facts, scopes)
     erased = _missing(conn, "source", "memory.list", target.sources, sources)
     erased += _missing(conn, "fact", "memory.search", target.facts, facts)
-    tombstones = {
-        public_id: Tombstone("fact", public_id, fact.identity)
-        for fact in facts.values()
-        for public_id in fact.public_ids
-    }
+    tombstones = {each.public_id: each for fact in facts.values() for each in fact.tombstones}
     quoted = (source_id for fact in facts.values() for source_id in fact.source_ids)
     return Resolved(
         tuple(dict.fromkeys((*sources.values(), *quoted))),

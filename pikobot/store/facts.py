@@ -172,14 +172,23 @@ def store_fact(conn: Connection, new: NewFact, clock: Clock) -> Stored:
 
 def is_forgotten(conn: Connection, new: NewFact) -> bool:
     """Whether just this was forgotten as a fact after all that is quoted for it now was said."""
-    erased_at_ms = fact_erased_at(conn, _identity(conn, new, _subject(conn, new)))
-    if erased_at_ms is None:
+    subject = _subject(conn, new)
+    identities = (_identity(conn, new, subject), text_identity(conn, new.scope_id, subject, new.text))
+    known = [at_ms for each in identities if (at_ms := fact_erased_at(conn, each)) is not None]
+    if not known:
         return False
     quoted = _json(quote.source_id for quote in new.evidence)
     row = conn.execute(
         "SELECT max(said_at_ms) FROM sources WHERE id IN (SELECT value FROM json_each(?))", (quoted,)
     ).fetchone()
-    return row is None or row[0] is None or int(row[0]) <= erased_at_ms
+    return row is None or row[0] is None or int(row[0]) <= max(known)
+
+
+def text_identity(conn: Connection, scope_id: ScopeId, subject: str, text: str) -> bytes:
+    """What facts of one wording have in common, whatever attribute, value and time a model finds in it."""
+    return record_identity(
+        identity_key(conn), "fact text", str(scope_id), fold_name(subject), fold_name(text)
+    )
 
 
 def find_fact(conn: Connection, public_id: str, *, now_ms: int) -> Fact | None:

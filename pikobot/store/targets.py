@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pikobot.store.connection import Connection
-from pikobot.store.facts import FactId
+from pikobot.store.erasures import Tombstone
+from pikobot.store.facts import FactId, text_identity
 from pikobot.store.scopes import ScopeId
 from pikobot.store.segmentation import is_cjk, match_expression, pairs, quoted
 from pikobot.store.sources import Role, SourceId
@@ -92,10 +93,13 @@ class FactGlance:
 
 @dataclass(frozen=True)
 class FactTarget:
-    """A fact as it is forgotten: every row that states the same, and the sources that they quote."""
+    """A fact as it is forgotten: every row that states the same, and the sources that they quote.
+
+    A tombstone keeps the statement out, another one the wording, which a model may file under another attribute.
+    """
 
     public_ids: tuple[str, ...]
-    identity: bytes
+    tombstones: tuple[Tombstone, ...]
     source_ids: tuple[SourceId, ...]
 
 
@@ -144,15 +148,23 @@ def find_facts(
             {"id": public_id, "scopes": _json(scope_ids)},
         ).fetchone()
         if row is not None:
-            same = [
-                (FactId(each[0]), str(each[1]))
-                for each in conn.execute(
-                    "SELECT id, public_id FROM facts WHERE scope_id = ? AND identity = ? ORDER BY id", row
-                )
-            ]
-            quoted = sources_of_facts(conn, [fact_id for fact_id, _ in same])
-            found[public_id] = FactTarget(tuple(name for _, name in same), bytes(row[1]), tuple(quoted))
+            found[public_id] = _fact_target(conn, ScopeId(row[0]), bytes(row[1]))
     return found
+
+
+def _fact_target(conn: Connection, scope_id: ScopeId, identity: bytes) -> FactTarget:
+    rows = [
+        (FactId(row[0]), str(row[1]), str(row[2]), str(row[3]))
+        for row in conn.execute(
+            "SELECT id, public_id, subject, text FROM facts WHERE scope_id = ? AND identity = ? ORDER BY id",
+            (scope_id, identity),
+        )
+    ]
+    tombstones = [Tombstone("fact", public_id, identity) for _, public_id, _, _ in rows]
+    wordings = {text_identity(conn, scope_id, subject, text): name for _, name, subject, text in rows}
+    tombstones += [Tombstone("fact", f"{name}:text", wording) for wording, name in wordings.items()]
+    quoted = sources_of_facts(conn, [fact_id for fact_id, _, _, _ in rows])
+    return FactTarget(tuple(row[1] for row in rows), tuple(tombstones), tuple(quoted))
 
 
 def sources_under_facts(conn: Connection, public_ids: Iterable[str]) -> list[SourceId]:

@@ -64,6 +64,28 @@ def said_on(db: Database, *days: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"attribute": "dentist_name"},
+        {"value": "Dr Zhang 张医生"},
+        {"attribute": None, "value": None},
+        {"kind": "event"},
+    ],
+)
+def test_the_wording_of_a_forgotten_fact_is_not_learned_under_another_attribute(
+    db: Database, path: Path, clock: StillClock, changes: dict[str, Any]
+) -> None:
+    first, older = say(db, "My dentist is Zhang 张医生", "Again: my dentist is Zhang 张医生")
+    as_it_was = {"attribute": "dentist", "value": "Zhang 张医生", "kind": "fact"}
+    named = learn(db, "The dentist is Zhang 张医生", first, **as_it_was)
+    clock.now += 3 * MINUTE_MS
+    asked(db, path, facts=[named])
+    found = candidate(db, "The dentist is Zhang 张医生", older, **as_it_was | changes)
+    outcome = commit(db, [found], batch(db, older))
+    assert (outcome.stored, outcome.rejections, facts(db)) == ((), {"forgotten": 1}, [])
+
+
+@pytest.mark.parametrize(
     ("said", "again", "text", "value"),
     [
         ("I moved to Porto", "Porto is home", "The owner lives in Porto", "Porto"),
@@ -86,11 +108,11 @@ def test_a_fact_goes_with_all_that_states_it_and_with_what_else_was_made_of_that
     assert shown["facts"]["items"][0] == {"id": named, "text": text}
 
     receipt = asked(db, path, facts=[named], token=shown["token"])
-    assert (receipt["clean"], receipt["erasedIds"], receipt["removed"]["facts"]) == (True, 5, 3)
+    assert (receipt["clean"], receipt["erasedIds"], receipt["removed"]["facts"]) == (True, 6, 3)
     assert (texts(db), facts(db)) == (["My cat is Miso", "where?"], ["The cat is called Miso"])
     assert asked(db, path, facts=[named]) == {"status": "alreadyErased", "ids": 1}
     with db.read() as conn:
-        assert check(conn, path) == 5
+        assert check(conn, path) == 6
 
 
 def test_a_forgotten_fact_is_not_learned_from_what_was_said_before_but_from_what_is_said_after(
@@ -145,7 +167,7 @@ def test_an_old_database_that_comes_back_loses_the_fact_again(tmp_path: Path, pa
         asked(db, path, facts=[named])
     copy.replace(tmp_path / "pikobot.sqlite3")
     with opened(tmp_path) as db:
-        assert finish_interrupted(db, path).reconciled.replayed == 2
+        assert finish_interrupted(db, path).reconciled.replayed == 3
         assert (texts(db), facts(db)) == ([], [])
         assert write(db, erasures.is_erased, named)
 
