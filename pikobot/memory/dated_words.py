@@ -13,13 +13,17 @@ _DAY = timedelta(days=1)
 
 
 class Span(NamedTuple):
-    """Characters [start, end) name the days from first to last; ``how`` is the word that bends them, or empty."""
+    """Characters [start, end) name the days from first to last; ``how`` is the word that bends them, or empty.
+
+    ``is_yearly``: a month or a day of it without a year, of which there is one every year.
+    """
 
     start: int
     end: int
     first: date
     last: date
     how: str = ""
+    is_yearly: bool = False
 
 
 Reader = Callable[[re.Match[str], date], Span | None]
@@ -42,7 +46,8 @@ _THE = "(?:the )?(?:(?:year|month|beginning|end|start) (?:of )?)?"
 
 _ZH_YEAR = "(?:(?P<year>(?:19|20)\\d\\d)年|(?P<named>今年|去年|大?前年))"
 _ZH_NUMBER = "[0-9]{1,3}|[一二两兩三四五六七八九十]{1,3}"
-_ZH_MONTH = "(?P<month>1[0-2]|0?[1-9]|十[一二]|[一二三四五六七八九十])月(?:份)?"
+_ZH_PART = "(?P<part>份|[上中下]旬|[初底末](?![一二三四五六七八九十]))"
+_ZH_MONTH = f"(?P<month>1[0-2]|0?[1-9]|十[一二]|[一二三四五六七八九十])月{_ZH_PART}?"
 _ZH_DAY = f"(?:(?P<day>{_ZH_NUMBER})[日号號])"
 _ZH_UNIT = "(?P<unit>天|日|周|週|个?星期|個?星期|个?礼拜|個?禮拜|个月|個月|年)"
 _ZH_WEEK = "(?:周|週|个?星期|個?星期|个?礼拜|個?禮拜)"
@@ -57,10 +62,10 @@ _ZH_DAYS = {"今": 0, "昨": 1, "前": 2, "大前": 3}
 _ZH_YEARS = {"今年": 0, "去年": 1, "前年": 2, "大前年": 3}
 
 
-def _span(match: re.Match[str], days: "tuple[date, date] | None") -> Span | None:
+def _span(match: re.Match[str], days: "tuple[date, date] | None", *, is_yearly: bool = False) -> Span | None:
     if days is None:
         return None
-    return Span(match.start(), match.end(), *days, match.groupdict().get("how") or "")
+    return Span(match.start(), match.end(), *days, match.groupdict().get("how") or "", is_yearly)
 
 
 def _day_of(year: int, month: int, day: int) -> tuple[date, date] | None:
@@ -141,7 +146,7 @@ def _english_date(match: re.Match[str], today: date) -> Span | None:
     days = _dated(year, month, day, today)
     if days is not None and year is None and how == "last" and days[1] >= today:
         days = _dated(days[0].year - 1, month, day, today)
-    return _span(match, days)
+    return _span(match, days, is_yearly=year is None and how not in ("last", "this"))
 
 
 def _english_year(match: re.Match[str], today: date) -> Span | None:
@@ -194,7 +199,19 @@ def _chinese_date(match: re.Match[str], today: date) -> Span | None:
         year = today.year - _ZH_YEARS[named]
     if month is None:
         return _span(match, None if year is None else _year_of(year))
-    return _span(match, _dated(year, month, day, today))
+    days = _dated(year, month, day, today)
+    if days is not None and day is None:
+        days = _part_of(*days, match["part"] or "")
+    return _span(match, days, is_yearly=year is None)
+
+
+def _part_of(first: date, last: date, part: str) -> tuple[date, date]:
+    """The ten days of a month that 上旬, 中旬 or 下旬 names; its beginning and end are the first and the last of them."""
+    if part in ("上旬", "初"):
+        return first, first + 9 * _DAY
+    if part == "中旬":
+        return first + 10 * _DAY, first + 19 * _DAY
+    return (first + 20 * _DAY, last) if part in ("下旬", "底", "末") else (first, last)
 
 
 def _chinese_day(match: re.Match[str], today: date) -> Span | None:

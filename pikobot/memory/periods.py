@@ -1,9 +1,10 @@
 """The period that a text names, in English or Chinese: a day, a week, a month, a year, or the days between two.
 
 Only what can be read one way is a period: "March 2024", "last week", "2 March", "since Monday", "three days ago",
-``上周三``, ``2024年3月``, ``最近三天``. A day or month without a year is the last one that has begun, a week begins on
-Monday, a year or a month alone needs a word before it ("in 2024", "since May"), as numbers and "may" are mostly
-something else. Seasons, feasts and "recently" are not periods. Days are those of the calendar where it was said.
+``上周三``, ``2024年3月``, ``最近三天``. A day or month without a year is the last one that has begun, and may be meant
+of another year. A week begins on Monday, a year or a month alone needs a word before it ("in 2024", "since May"), as
+numbers and "may" are mostly something else. Seasons, feasts and "recently" are not periods. Days are those of the
+calendar where it was said.
 """
 
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ _SINCE = frozenset({"since", "以来", "以來"})
 _AFTER = frozenset({"after", "之后", "之後", "以后", "以後"})
 _BEFORE = frozenset({"before", "之前", "以前"})
 _UNTIL = frozenset({"until", "till", "by", "为止", "為止"})
+_BENT = _SINCE | _AFTER | _BEFORE | _UNTIL
 _JOINS = frozenset({"to", "until", "till", "and", "-", "–", "到", "至", "和", "与", "與", "~"})
 
 
@@ -38,43 +40,82 @@ class Period:
         return (self.first is None or self.first <= day) and day <= self.last
 
 
+class EveryYear(Period):
+    """The same days of every year, the last of them from first to last; not longer than a year."""
+
+    def holds(self, other: "Period") -> bool:
+        return other.first is not None and any(
+            super(EveryYear, self).holds(Period(_moved(other.first, years), _moved(other.last, years)))
+            for years in self._years_to(other.last)
+        )
+
+    def includes(self, day: date) -> bool:
+        return any(super(EveryYear, self).includes(_moved(day, years)) for years in self._years_to(day))
+
+    def _years_to(self, day: date) -> set[int]:
+        return {end.year - day.year for end in (self.first, self.last) if end is not None}
+
+
 class Understood(NamedTuple):
-    """The period of a text, the folded words that name it, and the folded text without them."""
+    """The period of a text, the folded words that name it, and the folded text without them.
+
+    ``is_yearly``: it may be meant of another year as well, as the text names none.
+    """
 
     period: Period
     words: str
     rest: str
+    is_yearly: bool = False
 
 
 def find_period(text: str, today: date) -> Understood | None:
     """The period that a question is about; None when it names none, or more than one."""
     folded = fold(text[:MAX_CHARS_READ])
     found = list(_phrases(folded, today))
-    if len({period for _, _, period in found}) != 1:
+    if len({phrase.period for phrase in found}) != 1:
         return None
     rest = folded
-    for start, end, _ in reversed(found):
-        rest = rest[:start] + " " + rest[end:]
-    return Understood(found[0][2], " ".join(folded[start:end] for start, end, _ in found), rest)
+    for phrase in reversed(found):
+        rest = rest[: phrase.start] + " " + rest[phrase.end :]
+    words = " ".join(folded[phrase.start : phrase.end] for phrase in found)
+    return Understood(found[0].period, words, rest, all(phrase.is_yearly for phrase in found))
+
+
+def last_years(period: EveryYear, years: int) -> Iterator[Period]:
+    """The days of so many single years, the last year first."""
+    for back in range(years):
+        first = None if period.first is None else _moved(period.first, -back)
+        yield Period(first, _moved(period.last, -back))
 
 
 def periods_in(text: str, said_on: date) -> list[Period]:
     """The periods that a statement names, as they were meant on the day that it was said."""
-    return [period for _, _, period in _phrases(fold(text[:MAX_CHARS_READ]), said_on)]
+    return [phrase.period for phrase in _phrases(fold(text[:MAX_CHARS_READ]), said_on)]
 
 
-def _phrases(folded: str, today: date) -> Iterator[tuple[int, int, Period]]:
+class _Phrase(NamedTuple):
+    """Characters [start, end) name a period."""
+
+    start: int
+    end: int
+    period: Period
+    is_yearly: bool
+
+
+def _phrases(folded: str, today: date) -> Iterator[_Phrase]:
     """Every period with the characters that name it; two that are joined ("from … to …") are one."""
     spans = _spans(folded, today)
     while spans:
         span = spans.pop(0)
         if spans and _are_joined(folded, span, spans[0]):
             other = spans.pop(0)
-            yield span.start, other.end, Period(span.first, other.last)
+            is_yearly = span.is_yearly and other.is_yearly
+            first = span.first if span.first <= other.last else _moved(span.first, -1)
+            yield _Phrase(span.start, other.end, Period(first, other.last), is_yearly)
             continue
         period = _bent(span, today)
         if period is not None:
-            yield span.start, span.end, period
+            yield _Phrase(span.start, span.end, period, span.is_yearly and span.how not in _BENT)
 
 
 def _spans(folded: str, today: date) -> list[Span]:
@@ -96,7 +137,8 @@ def _spans(folded: str, today: date) -> list[Span]:
 def _are_joined(folded: str, span: Span, other: Span) -> bool:
     between = folded[span.end : other.start].strip()
     is_joined = between in _JOINS or (not between and other.how in _JOINS)
-    return is_joined and span.how not in _AFTER | _BEFORE and span.first <= other.last
+    is_in_order = span.first <= other.last or (span.is_yearly and other.is_yearly)
+    return is_joined and span.how not in _AFTER | _BEFORE and is_in_order
 
 
 def _bent(span: Span, today: date) -> Period | None:
@@ -109,3 +151,12 @@ def _bent(span: Span, today: date) -> Period | None:
     if span.how in _UNTIL:
         return Period(None, span.last)
     return Period(span.first, span.last)
+
+
+def _moved(day: date, years: int) -> date:
+    """The same day of another year, within the calendar; 29 February is the 28th where there is none."""
+    year = min(max(day.year + years, date.min.year), date.max.year)
+    try:
+        return day.replace(year=year)
+    except ValueError:
+        return day.replace(year=year, day=day.day - 1)

@@ -5,12 +5,12 @@ When the question names a period, what was said in it or is about it is quoted, 
 understood; only when there is nothing, what was said at other times. `statements` chooses what is quoted.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import date, timedelta
 
 from pikobot.clock import local_utc_offset_min
 from pikobot.memory.embedding import QueryVector
-from pikobot.memory.periods import Period, Understood, find_period
+from pikobot.memory.periods import EveryYear, Period, Understood, find_period
 from pikobot.memory.questions import (
     Language,
     is_bare,
@@ -40,11 +40,15 @@ class MemoryAnswer:
 
 @dataclass(frozen=True)
 class _Found:
-    """The statements, with the line before them, or in their place, and what is said after them."""
+    """The statements, with the line before them, or in their place, and what is said after them.
+
+    ``is_of_period``: they are of the period that was asked about.
+    """
 
     heading: str
     quoted: list[Source]
     ending: str = ""
+    is_of_period: bool = False
 
 
 def answer_from_memory(
@@ -94,6 +98,8 @@ def spoken_period(period: Period, language: Language) -> str:
     first, last = period.first, period.last
     if first is None:
         return _UNTIL[language].format(day=_spoken_day(last, language))
+    if isinstance(period, EveryYear):
+        return _EVERY_YEAR[language].format(days=_spoken_days(first, last, language))
     if first == last:
         return _spoken_day(first, language)
     is_to_months_end = (last + timedelta(days=1)).day == 1
@@ -116,17 +122,26 @@ def _looked_up(
 
 
 def _found_in(statements: Statements, understood: Understood, language: Language) -> _Found:
-    """What was said in a period, or is about it; of a subject that has nothing there, what was said otherwise."""
+    """What was said in a period, or is about it; of a subject that has nothing there, what was said otherwise.
+
+    A month or day without a year is that of any year when there is something of another year than the last.
+    """
+    if understood.is_yearly:
+        every = understood._replace(period=EveryYear(*astuple(understood.period)), is_yearly=False)
+        found, last = (
+            _found_in(statements, each, language) for each in (every, understood._replace(is_yearly=False))
+        )
+        return last if last.is_of_period and found.quoted == last.quoted else found
     period = spoken_period(understood.period, language)
     subject, period_words = subject_words(understood.rest), keywords(understood.words)
     heading = _FOUND_IN[language].format(period=period)
     if not subject:
         quoted, has_more = statements.of(understood.period, period_words)
         if quoted:
-            return _Found(heading, quoted, _MORE[language] if has_more else "")
+            return _Found(heading, quoted, _MORE[language] if has_more else "", is_of_period=True)
         return _Found(_NOTHING_IN[language].format(period=period), [])
     if quoted := statements.about_in(subject, understood.period, period_words):
-        return _Found(heading, quoted)
+        return _Found(heading, quoted, is_of_period=True)
     if quoted := statements.about(subject):
         return _Found(_FOUND_ELSEWHERE[language].format(period=period), quoted)
     return _Found(_NOTHING_EVER[language].format(period=period), [])
@@ -136,6 +151,20 @@ def _spoken_day(day: date, language: Language) -> str:
     if language == "zh":
         return f"{day.year}年{day.month}月{day.day}日"
     return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+def _spoken_days(first: date, last: date, language: Language) -> str:
+    """The days of every year: ``March``, ``5 March``, ``March to May``; whole months where they are whole."""
+    is_whole = first.day == 1 and (last + timedelta(days=1)).day == 1
+    spoken = []
+    for day in (first, last):
+        if language == "zh":
+            spoken.append(f"{day.month}月" if is_whole else f"{day.month}月{day.day}日")
+        else:
+            spoken.append(_MONTHS[day.month - 1] if is_whole else f"{day.day} {_MONTHS[day.month - 1]}")
+    if spoken[0] == spoken[1]:
+        return spoken[0]
+    return _RANGE[language].format(first=spoken[0], last=spoken[1])
 
 
 def _quotation(source: Source, words: list[str], language: Language) -> str:
@@ -182,5 +211,6 @@ _MORE = {
 }
 _UNTIL = {"en": "the time until {day}", "zh": "{day}及以前"}
 _RANGE = {"en": "{first} to {last}", "zh": "{first}至{last}"}
+_EVERY_YEAR = {"en": "{days} of any year", "zh": "历年{days}"}
 _NO_DATE = {"en": "no date", "zh": "日期不明"}
 _WHO = {"en": {"user": "you", "assistant": "assistant"}, "zh": {"user": "你", "assistant": "助手"}}

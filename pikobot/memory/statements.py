@@ -15,7 +15,7 @@ from pikobot.memory import moments
 from pikobot.memory.embed import usable_set
 from pikobot.memory.embedding import QueryVector
 from pikobot.memory.forget_requests import asks_to_forget, read_request
-from pikobot.memory.periods import Period, periods_in
+from pikobot.memory.periods import EveryYear, Period, last_years, periods_in
 from pikobot.memory.questions import is_only_question, is_question, is_request_for_answer
 from pikobot.store.connection import Connection
 from pikobot.store.listing import list_sources
@@ -34,6 +34,7 @@ CANDIDATES = (50, 500, 5_000)
 # Every candidate is read for the times that it names, which costs more than its score.
 CANDIDATES_READ = (50, 500)
 MAX_LOOKED_THROUGH = 500
+YEARS_LOOKED_THROUGH = 50
 # A statement that matches much less than the best one shares a common word with the question, not its subject.
 LEAST_SHARE_OF_BEST = 0.5
 MAX_QUOTES_BY_MEANING = 3
@@ -97,21 +98,30 @@ class Statements:
 
     def of(self, period: Period, period_words: Sequence[str]) -> tuple[list[Source], bool]:
         """The last ones of the period in the order in which they were said, and whether there are more."""
-        found = list_sources(
-            self.conn,
-            scope_ids=[self.scope_id],
-            from_ms=_from_ms(period),
-            to_ms=_to_ms(period),
-            before=None,
-            now_ms=self.now_ms,
-            limit=MAX_LOOKED_THROUGH,
-        )
+        found = self._said_around(period)
         said = [each for each in found if self._is_told(each) and _is_said_in(each, period)]
         terms = [*period_words, *_names(period)]
         named = self._matching(terms, (), lambda source: _names_time_in(source, period))
         every = _distinct([*said, *named])
         shown = sorted(every[:MAX_LISTED], key=lambda source: (source.said_at_ms, source.id))
         return shown, len(every) > MAX_LISTED or len(found) == MAX_LOOKED_THROUGH
+
+    def _said_around(self, period: Period) -> list[Source]:
+        """What was said in a period and on the days beside it, newest first; of many years, the last ones."""
+        found: list[Source] = []
+        for each in last_years(period, YEARS_LOOKED_THROUGH) if isinstance(period, EveryYear) else (period,):
+            found += list_sources(
+                self.conn,
+                scope_ids=[self.scope_id],
+                from_ms=_from_ms(each),
+                to_ms=_to_ms(each),
+                before=None,
+                now_ms=self.now_ms,
+                limit=MAX_LOOKED_THROUGH - len(found),
+            )
+            if len(found) == MAX_LOOKED_THROUGH:
+                break
+        return found
 
     def _is_told(self, source: Source) -> bool:
         return source.role != "assistant" and source.id != self.request_id and self._is_statement(source)
@@ -131,6 +141,7 @@ class Statements:
         period: Period | None = None,
     ) -> list[Source]:
         """What the terms find and is admitted, among it each of the words, without what matches much less."""
+        bounds = None if period is None or isinstance(period, EveryYear) else period
         kept: list[Source] = []
         for limit in CANDIDATES if terms is words else CANDIDATES_READ:
             hits = search_text(
@@ -139,8 +150,8 @@ class Statements:
                 scope_ids=[self.scope_id],
                 now_ms=self.now_ms,
                 limit=limit,
-                from_ms=None if period is None else _from_ms(period),
-                to_ms=None if period is None else _to_ms(period),
+                from_ms=None if bounds is None else _from_ms(bounds),
+                to_ms=None if bounds is None else _to_ms(bounds),
                 exclude_ids=() if self.request_id is None else (self.request_id,),
             )
             scores = {SourceId(hit.source_id): hit.score for hit in hits}
@@ -207,7 +218,7 @@ def _names(period: Period) -> list[str]:
     if period.first is None or period.first.year != period.last.year:
         return []
     year, month, day = period.last.year, period.last.month, period.last.day
-    names = [str(year), f"{year}年"]
+    names = [] if isinstance(period, EveryYear) else [str(year), f"{year}年"]
     if period.first.month == month:
         names += [_MONTHS[month - 1].lower(), f"{month}月", f"{month:02}"]
     if period.first == period.last:

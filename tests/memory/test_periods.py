@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pikobot.memory.periods import Period, find_period, periods_in
+from pikobot.memory.periods import EveryYear, Period, find_period, periods_in
 from pikobot.memory.questions import subject_words
 from pikobot.memory.recall import spoken_period
 
@@ -57,6 +57,7 @@ def days(text: str) -> str | None:
         ("after yesterday", "2024-03-15/2024-03-15"),
         ("until 2 March", "/2024-03-02"),
         ("from March 2023 to May 2023", "2023-03-01/2023-05-31"),
+        ("from March to May", "2023-03-01/2023-05-31"),
         ("between 1 March and 5 March", "2024-03-01/2024-03-05"),
     ],
 )
@@ -88,6 +89,11 @@ def test_english_words_for_a_time_are_days(text: str, named: str) -> None:
         ("２０２４年３月２日", "2024-03-02/2024-03-02"),
         ("2022年的十二月31號", "2022-12-31/2022-12-31"),
         ("三月份", "2024-03-01/2024-03-31"),
+        ("五月到二月", "2023-05-01/2024-02-29"),
+        ("去年三月中旬", "2023-03-11/2023-03-20"),
+        ("2024年2月下旬", "2024-02-21/2024-02-29"),
+        ("五月底", "2023-05-21/2023-05-31"),
+        ("二月初", "2024-02-01/2024-02-10"),
         ("5月", "2023-05-01/2023-05-31"),
         ("3月5号", "2024-03-05/2024-03-05"),
         ("三天前", "2024-03-12/2024-03-12"),
@@ -168,11 +174,55 @@ def test_a_statement_means_the_days_around_its_own() -> None:
             "4 March 2024 to 10 March 2024",
             "2024年3月4日至2024年3月10日",
         ),
+        (EveryYear(date(2023, 5, 1), date(2023, 5, 31)), "May of any year", "历年5月"),
+        (EveryYear(date(2023, 5, 2), date(2023, 5, 2)), "2 May of any year", "历年5月2日"),
+        (EveryYear(date(2023, 11, 1), date(2024, 1, 31)), "November to January of any year", "历年11月至1月"),
+        (
+            EveryYear(date(2023, 5, 2), date(2023, 6, 30)),
+            "2 May to 30 June of any year",
+            "历年5月2日至6月30日",
+        ),
         (Period(None, date(2023, 4, 30)), "the time until 30 April 2023", "2023年4月30日及以前"),
     ],
 )
 def test_a_period_is_spoken_in_few_words(period: Period, english: str, chinese: str) -> None:
     assert (spoken_period(period, "en"), spoken_period(period, "zh")) == (english, chinese)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_yearly"),
+    [
+        ("in March", True),
+        ("on 2 March", True),
+        ("from March to May", True),
+        ("3月5日", True),
+        ("三月份", True),
+        ("in March 2024", False),
+        ("last March", False),
+        ("this March", False),
+        ("since March", False),
+        ("last month", False),
+        ("去年3月", False),
+        ("本月5号", False),
+        ("3月以来", False),
+    ],
+)
+def test_a_month_or_day_without_a_year_is_there_every_year(text: str, is_yearly: bool) -> None:
+    understood = find_period(text, FRIDAY)
+    assert understood is not None
+    assert understood.is_yearly == is_yearly
+
+
+def test_the_days_of_every_year_are_those_of_any_year_and_nothing_else() -> None:
+    winter = EveryYear(date(2023, 12, 30), date(2024, 2, 29))
+    for inside in (date(1999, 12, 31), date(2031, 1, 1), date(2022, 2, 28), date(2020, 2, 29)):
+        assert winter.includes(inside)
+    for outside in (date(1999, 12, 29), date(2030, 3, 1), date.min.replace(month=7), date(9999, 11, 1)):
+        assert not winter.includes(outside)
+    assert winter.holds(Period(date(2019, 12, 31), date(2020, 1, 5)))
+    assert not winter.holds(Period(date(2018, 12, 31), date(2020, 1, 5)))
+    assert not winter.holds(Period(None, date(2020, 1, 5)))
+    assert winter != Period(winter.first, winter.last)
 
 
 _WORDS = """in since before last 31 2024 2 february may monday ago days week 上 周 三 月 年 999 日 前 以来 至 - . / x

@@ -337,3 +337,50 @@ def test_what_is_told_beside_a_question_is_quoted_where_nothing_else_is(
     with opened(tmp_path) as db:
         say(db, said)
         assert f"“{said}”" in ask(db, question).text
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (
+            "What did I do in January?",
+            "From January of any year, or about it:\n"
+            "- 11 January 2022, you: “Skiing with Ana 滑雪”\n- 1 March 2023, you: “In January 2023 we bought a house”\n"
+            "- 11 January 2024, you: “去了新学校”",
+        ),
+        (
+            "一月我滑雪了吗？",
+            "历年1月说的，或关于那段时间的原话：\n- 2022年1月11日，你：“Skiing with Ana 滑雪”",
+        ),
+        (
+            "Where did Ana and I go skiing on 11 January?",
+            "From 11 January of any year, or about it:\n- 11 January 2022, you: “Skiing with Ana 滑雪”",
+        ),
+        (
+            "What did I do from October to November?",
+            "I found no statement from October to November of any year, nor about it. "
+            "Other words for the time, or a subject, may find it.",
+        ),
+        (
+            "Where did I go skiing in January 2024?",
+            "Nothing about that is from January 2024. At other times this was said:\n"
+            "- 11 January 2022, you: “Skiing with Ana 滑雪”",
+        ),
+        (
+            "今年1月中旬我做了什么？",
+            "2024年1月11日至2024年1月20日说的，或关于那段时间的原话：\n- 2024年1月11日，你：“去了新学校”",
+        ),
+    ],
+)
+def test_a_month_without_a_year_is_that_of_any_year(tmp_path: Path, question: str, answer: str) -> None:
+    with opened(tmp_path) as db:
+        say(db, "Skiing with Ana 滑雪", at_ms=NOW_MS - 780 * DAY_MS)
+        say(db, "In January 2023 we bought a house", at_ms=NOW_MS - 366 * DAY_MS)
+        say(db, "去了新学校", at_ms=NOW_MS - 50 * DAY_MS)
+        assert ask(db, question).text == answer
+
+
+def test_a_month_without_a_year_that_only_the_last_one_answers_is_said_with_its_year(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "去了新学校", at_ms=NOW_MS - 50 * DAY_MS)
+        assert ask(db, "What did I do in January?").text.startswith("From January 2024, or about it:")
