@@ -206,7 +206,7 @@ def _chinese_date(match: re.Match[str], today: date) -> Span | None:
 
 
 def _part_of(first: date, last: date, part: str) -> tuple[date, date]:
-    """The ten days of a month that 上旬, 中旬 or 下旬 names; its beginning and end are the first and the last of them."""
+    """The ten days of a month that 上旬, 中旬 or 下旬 names; 月初 and 月底 are the first and the last of them."""
     if part in ("上旬", "初"):
         return first, first + 9 * _DAY
     if part == "中旬":
