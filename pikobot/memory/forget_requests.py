@@ -1,8 +1,9 @@
 """Requests to forget in the owner's own words, in English and Chinese. Pure; nothing is erased on its account.
 
 `asks_to_forget` is the wide gate before a model may propose to forget: whether the message itself tells somebody to.
-What is quoted, denied, told about the past or asked about does not. `read_request` is narrow, for where no model
-understands: only a message that is nothing but a request is one, and only of a form whose object can be told.
+What is quoted, denied, told about the past or asked about does not. `read_request` is narrow: only a message that is
+nothing but a request is one, and only of a form whose object can be told; no model is asked about it. Between them
+`means_to_forget` knows a message that can be nothing else than a request, whatever its object: it states nothing.
 """
 
 import re
@@ -15,6 +16,7 @@ from pikobot.memory.questions import keywords
 from pikobot.store.segmentation import fold
 
 MAX_REQUEST_CHARS = 400
+ANY_DAY = date(2000, 1, 1)  # for who wants to know only whether a period is named
 MAX_BARE_WORDS = (
     3  # of an object that nothing marks as one: "forget Melanie", but "forget Paris is a film" tells
 )
@@ -45,6 +47,17 @@ _COURTESY = re.compile(
     "(?:hi|hey|hello|ok|okay|please|pls|thanks|thank you|many thanks|谢谢|謝謝|麻烦了|你好|好吗|拜托)?(?: *pikobot)?"
 )
 
+_MIND = re.compile("^(?:please )?(?:would|do) you mind (forget|delet|remov|eras)t?ing\\b")
+_BASE = {"delet": "delete", "remov": "remove", "eras": "erase", "forget": "forget"}
+_STOP = re.compile(
+    "^((?:please |pikobot |can you |could you )*)stop (?:remember|keep|stor)ing\\b|"
+    "^(please )(?:do not|don't|no longer) (?:remember|keep|store)\\b"
+)
+_CHINESE_STOP = re.compile(
+    "(?P<polite>(?:请|請|你|麻烦|麻煩)*)(?:别|別|不要)(?P<again>再)?(?:记得|記得|记着|記著|记住|記住)"
+    "(?P<object>.+?)(?P<end>了)?吧?"
+)
+
 _VERB = "(?:forget|erase|delete|remove|wipe|purge|clear|scrub|unlearn)"
 _BEFORE_VERB = (
     "(?:please|pls|kindly|just|and|then|now|also|ok|okay|so|pikobot|go ahead and|you|to|you to|should|must|let's|lets|"
@@ -65,7 +78,7 @@ _CHINESE_REQUEST = re.compile(
     + _CHINESE_VERB
 )
 _CHINESE_NOT = re.compile(
-    "[别別莫勿未没沒不](?:要|会|會|能|可|想|准|许)?(?:再)?(?:把.*)?"
+    "(?<![能可])[别別莫勿未没沒不](?:要|会|會|能|可|想|准|许)?(?:再)?(?:把.*)?"
     + _CHINESE_VERB
     + "|^(?!.*[能可]).*了[吗嗎]$"
 )
@@ -85,10 +98,29 @@ def read_request(text: str, today: date) -> ForgetRequest | None:
     return _read_english(asked, today) or _read_chinese(asked, today)
 
 
+def means_to_forget(text: str) -> bool:
+    """Whether a message is nothing but a request to forget, of whatever, and so states nothing."""
+    if len(text) > MAX_REQUEST_CHARS or not asks_to_forget(text):
+        return False
+    sentences = [each for each in _sentences(text) if not _COURTESY.fullmatch(each)]
+    return all(_is_request(each) and (_is_meant(each) or _is_chinese_meant(each)) for each in sentences)
+
+
 def _sentences(text: str) -> Iterator[str]:
     for part in _SENTENCE_END.split(fold(text).replace("’", "'")):
         if part.strip():
-            yield part.strip()
+            yield _in_plain_verbs(part.strip())
+
+
+def _in_plain_verbs(sentence: str) -> str:
+    """The sentence with the verbs that are looked for, where it asks by other ones."""
+    sentence = _MIND.sub(lambda mind: f"please {_BASE[mind[1]]}", sentence)
+    sentence = _STOP.sub(lambda stop: f"{stop[1] or stop[2] or ''}forget", sentence)
+    sentence = sentence.replace("get rid of", "remove")
+    stop = _CHINESE_STOP.fullmatch(sentence)
+    if stop and (stop["polite"] or stop["again"] or stop["end"] or _ZH_MARKED.match(stop["object"])):
+        return f"请忘记{stop['object']}"
+    return sentence
 
 
 def _is_request(sentence: str) -> bool:
@@ -113,7 +145,22 @@ _ENDING = re.compile(
     "[ ,]+(?:please|pls|thanks|thank you|for good|forever|permanently|completely|again|now|ok|okay|"
     "from (?:your |my |the )?(?:memory|records|database|notes))$"
 )
-_IDIOM = frozenset({"it", "that", "about it", "about that", "me", "you", "this", "them", "all that"})
+_IDIOM = frozenset(
+    {
+        "it",
+        "that",
+        "about it",
+        "about that",
+        "me",
+        "me not",
+        "you",
+        "this",
+        "them",
+        "all that",
+        "those",
+        "these",
+    }
+)
 _THREAD = re.compile(
     "(?:this|the|our|the whole|this whole|this entire|the entire|the current) "
     "(?:conversation|chat|thread|discussion|dialogue)(?: history)?"
@@ -124,7 +171,7 @@ _LAST = re.compile(
     "that last (?:message|bit|thing|part)|this message"
 )
 _EVERYTHING = re.compile(
-    "everything|all of it|it all|everything (?:about me|you know|you remember|you(?:'ve| have) (?:learned|stored))"
+    "everything|all|all of it|it all|everything (?:about me|you know|you remember|you(?:'ve| have) (?:learned|stored))"
     "(?: about me)?|"
     "(?:everything|all|all that) (?:i|we)(?:'ve| have)?(?: ever)? (?:said|told you|talked about|discussed)|"
     "(?:all|all of) (?:my|your|our|the) (?:data|memory|memories|messages|conversations|chats)|"
@@ -147,15 +194,43 @@ _MEMORIES = re.compile(
     "(?:all |the |your |my |any |every )*(?:memory|memories|notes?|facts?|records?|messages?|statements?)"
     "(?: (?:about|of|on|that|where|in which) (?P<topic>.+))"
 )
+_THING = re.compile(
+    "(?:all |the |that |those |any )*(?:thing|things|stuff|bit|part|sentence|line|info|information|data|details)"
+    " about (?P<topic>.+)"
+)
+_MY = re.compile(
+    "my (?P<topic>(?:(?!from|on|in|with|off|at|to|for|by|and|or|then|before|after)[^ ,]+ ?){1,5})"
+)
+_OF_MEMORY = frozenset({"forget", "delete", "erase", "remove", "unlearn"})  # "clear my desk" may be a note
+_MEANT_VERBS = frozenset({"delete", "erase", "unlearn"})
+_MEANT_OBJECT = re.compile("(?:my|everything|all|what (?:i|you|we)|anything|whatever (?:i|you)) ?.*")
+
+
+_ASKED = re.compile(f"(?P<verb>{_VERB})(?:\\s+(?P<object>.+))?")
+
+
+def _is_meant(sentence: str) -> bool:
+    """With these verbs a note may begin too: "Remove the stains with vinegar"."""
+    rest = _POLITE.sub("", sentence).strip()
+    asked = _ASKED.fullmatch(rest)
+    if asked is None:
+        return False
+    named = _without_ending(asked["object"] or "")
+    return (
+        rest != sentence
+        or asked["verb"] in _MEANT_VERBS
+        or not named
+        or named in _IDIOM
+        or (asked["verb"] in _OF_MEMORY and _MEANT_OBJECT.fullmatch(named) is not None)
+        or _read_english(sentence, ANY_DAY) is not None
+    )
 
 
 def _read_english(sentence: str, today: date) -> ForgetRequest | None:
-    asked = re.fullmatch(f"(?P<verb>{_VERB})\\s+(?P<object>.+)", _POLITE.sub("", sentence.strip()).strip())
-    if asked is None:
+    asked = _ASKED.fullmatch(_POLITE.sub("", sentence.strip()).strip())
+    if asked is None or asked["object"] is None:
         return None
-    named = asked["object"].strip()
-    while (shorter := _ENDING.sub("", named)) != named:
-        named = shorter
+    named = _without_ending(asked["object"])
     if named in _IDIOM:
         return None
     if _THREAD.fullmatch(named):
@@ -164,7 +239,14 @@ def _read_english(sentence: str, today: date) -> ForgetRequest | None:
         return ForgetRequest(last_exchange=True)
     if _EVERYTHING.fullmatch(named):
         return ForgetRequest(everything=True)
-    return _english_period(named, today) or _english_topic(asked["verb"] == "forget", named)
+    return _english_period(named, today) or _english_topic(asked["verb"], named)
+
+
+def _without_ending(named: str) -> str:
+    named = named.strip()
+    while (shorter := _ENDING.sub("", named)) != named:
+        named = shorter
+    return named
 
 
 def _english_period(named: str, today: date) -> ForgetRequest | None:
@@ -177,9 +259,11 @@ def _english_period(named: str, today: date) -> ForgetRequest | None:
     return ForgetRequest(period=understood.period, owner_only=said["who"] == "i")
 
 
-def _english_topic(is_forget: bool, named: str) -> ForgetRequest | None:
-    found = _ABOUT.fullmatch(named) or _MEMORIES.fullmatch(named)
-    if found is None and is_forget:
+def _english_topic(verb: str, named: str) -> ForgetRequest | None:
+    found = _ABOUT.fullmatch(named) or _MEMORIES.fullmatch(named) or _THING.fullmatch(named)
+    if found is None and verb != "forget" and verb in _OF_MEMORY:
+        found = _MY.fullmatch(named)
+    if found is None and verb == "forget":
         found = _MARKED.fullmatch(named)
         if found is None and len(named.split()) <= MAX_BARE_WORDS:
             return _about(named)
@@ -200,11 +284,13 @@ _ZH_THREAD = re.compile(
     "(?:这|這|本|当前|當前|整|这整|目前)(?:整)?(?:个|個|次|段|场|場)?(?:对话|對話|话题|話題|聊天|会话|會話|谈话|談話)(?:记录|記錄)?"
 )
 _ZH_LAST = re.compile(
-    "(?:我)?(?:刚才|剛才|刚刚|剛剛|刚|剛)(?:我)?(?:说|說|讲|講|问|問)?(?:过|過)?的?(?:话|話|那句话|那句話|一切|内容|那些)?|"
-    "(?:上|最后|最後)(?:一)?(?:句|条|條|个|個|次)(?:话|話|消息|回答|问题|問題|内容)?"
+    "(?:我)?(?:刚才|剛才|刚刚|剛剛|刚|剛)(?:我)?(?:说|說|讲|講|问|問)?(?:过|過)?的?"
+    "(?:那|这|這)?(?:一)?(?:句|条|條|段)?(?:话|話|消息|回答|一切|内容|那些)?|"
+    "(?:我)?(?:上|最后|最後)(?:面)?(?:说的|說的)?(?:那)?(?:一)?(?:句|条|條|个|個|次)(?:话|話|消息|回答|问题|問題|内容)?"
 )
 _ZH_EVERYTHING = re.compile(
-    "(?:关于我的|關於我的|我的|你的|你知道的|你记得的|我说过的|我說過的|我们聊过的)?(?:一切|所有|全部|全部的|所有的)"
+    "(?:跟你|和你|对你)?我(?:们|們)?(?:跟你|和你|对你|告诉你)?(?:说|說|讲|講|聊|写)过的?(?:话|話|一切|所有|东西|内容)?|记忆|記憶|"
+    "(?:关于我的|關於我的|我的|我|你的|你知道的|你记得的|我说过的|我說過的|我们聊过的)?(?:一切|所有|全部|全部的|所有的)"
     "(?:东西|東西|内容|內容|记忆|記憶|对话|對話|聊天记录|事情|事|资料|資料|数据|數據|信息|话|話)?|你的(?:全部)?(?:记忆|記憶)"
 )
 _ZH_SAID_THEN = re.compile(
@@ -221,14 +307,36 @@ _ZH_MEMORIES = re.compile("(?P<topic>.+?)(?:的)?(?:记忆|記憶|记录|記錄|
 _ZH_MARKED = re.compile("我|你|关于|關於|有关|有關|这|這|那|所有|一切|全部|刚|剛|跟|和|与|與|他|她")
 _ZH_MATTER = re.compile("(?:的|这|這|那)?(?:件|回)?(?:事情|事儿|事兒|事)$")
 _ZH_FORGOTTEN = re.compile("我的.+")
+_ZH_MINE = re.compile("我的(?P<topic>[^从從里裡上中和跟]{1,12})")
+_ZH_ASKING = frozenset({"吧", "好吗", "好嗎", "可以吗", "可以嗎", "行吗", "行嗎", "谢谢", "謝謝"})
+# "我想忘记她" tells of the writer; "我想让你忘记她" asks.
+_ZH_OF_ONESELF = re.compile("我(?:想|要|希望)(?:忘|把.*忘)")
+
+
+def _is_chinese_meant(sentence: str) -> bool:
+    """Without a polite word 忘 may tell what the writer has forgotten."""
+    polite, rest = _without_politeness(sentence)
+    if _ZH_OF_ONESELF.match(sentence):
+        return False
+    asked = _OBJECT_FIRST.fullmatch(rest) or _VERB_FIRST.fullmatch(rest)
+    if asked is None:
+        return re.fullmatch(_CHINESE_VERB + _PARTICLE, rest) is not None
+    is_plain = not polite and asked["end"] not in _ZH_ASKING
+    if asked["verb"].startswith("忘") and is_plain:
+        return _read_chinese(sentence, ANY_DAY) is not None
+    return not is_plain or asked["end"] != "了" or asked["verb"].startswith(("删", "刪", "抹"))
+
+
+def _without_politeness(sentence: str) -> tuple[str, str]:
+    polite = _CHINESE_POLITE.match(sentence)
+    return (polite["polite"].strip(), sentence[polite.end() :]) if polite else ("", sentence)
 
 
 def _read_chinese(sentence: str, today: date) -> ForgetRequest | None:
-    polite = _CHINESE_POLITE.match(sentence)
-    rest = sentence[polite.end() :] if polite else sentence
+    polite, rest = _without_politeness(sentence)
     object_first = _OBJECT_FIRST.fullmatch(rest)
     asked = object_first or _VERB_FIRST.fullmatch(rest)
-    if asked is None:
+    if asked is None or _ZH_OF_ONESELF.match(sentence):
         return None
     named = asked["object"].strip(" ,，")
     if _ZH_THREAD.fullmatch(named):
@@ -237,7 +345,8 @@ def _read_chinese(sentence: str, today: date) -> ForgetRequest | None:
         return ForgetRequest(last_exchange=True)
     if _ZH_EVERYTHING.fullmatch(named):
         return ForgetRequest(everything=True)
-    is_plain = object_first is None and not (polite and polite["polite"].strip())
+    is_told = object_first is None or asked["end"] == "了" or asked["verb"] == "忘了"
+    is_plain = is_told and not polite and asked["end"] not in _ZH_ASKING
     return _chinese_period(named, today) or _chinese_topic(asked, named, is_plain)
 
 
@@ -256,10 +365,12 @@ def _chinese_topic(asked: re.Match[str], named: str, is_plain: bool) -> ForgetRe
     if found := _ZH_ABOUT.fullmatch(named):
         return _about(found["topic"])
     if not asked["verb"].startswith("忘"):
-        return None if (found := _ZH_MEMORIES.fullmatch(named)) is None else _about(found["topic"])
-    if is_plain:
-        tells = asked["verb"] == "忘了" and asked["end"] != "吧"
-        tells = tells or (asked["end"] == "了" and _ZH_FORGOTTEN.fullmatch(named) is not None)
+        found = _ZH_MEMORIES.fullmatch(named) or _ZH_MINE.fullmatch(named)
+        return None if found is None else _about(found["topic"])
+    if is_plain and asked["verb"] != "忘掉":
+        tells = asked["verb"] == "忘了" or (
+            asked["end"] == "了" and _ZH_FORGOTTEN.fullmatch(named) is not None
+        )
         if tells or _ZH_MARKED.match(named) is None:
             return None
     return _about(named)

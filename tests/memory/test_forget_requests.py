@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from pikobot.memory.forget_requests import ForgetRequest, asks_to_forget, read_request
+from pikobot.memory.forget_requests import ForgetRequest, asks_to_forget, means_to_forget, read_request
 from pikobot.memory.forget_wording import says_no, says_yes
 from pikobot.memory.periods import Period
 
@@ -70,12 +70,40 @@ REQUESTS = [
     ("把我昨天说的都删掉", between("2026-11-29", "2026-11-29", owner_only=True)),
     ("请帮我把2024年3月的聊天记录全部清除", between("2024-03-01", "2024-03-31")),
     ("删除去年的所有消息", between("2025-01-01", "2025-12-31")),
+    ("could you please delete my password hint?", words("password", "hint")),
+    ("erase my phone number from memory", words("phone", "number")),
+    ("please get rid of my password hint", words("password", "hint")),
+    ("Would you mind deleting my address?", words("address")),
+    ("I'd like you to remove my address", words("address")),
+    ("please remove what I told you about the garage", words("garage")),
+    ("can you remove the thing about the garage?", words("garage")),
+    ("Stop remembering my dentist", words("dentist")),
+    ("please don't remember my dentist", words("dentist")),
+    ("forget the last thing I said", LAST),
+    ("delete everything I said", EVERYTHING),
+    ("delete all", EVERYTHING),
+    ("把我说过的全部删掉", EVERYTHING),
+    ("清空记忆", EVERYTHING),
+    ("删除我所有的数据", EVERYTHING),
+    ("把刚才那句删掉", LAST),
+    ("删掉刚刚那条消息", LAST),
+    ("把上一句删了", LAST),
+    ("忘记 coriander 吧", words("coriander")),
+    ("忘掉 coriander", words("coriander")),
+    ("忘了小红吧", words("小红")),
+    ("删掉关于车库的内容", words("车库")),
+    ("删除我的密码提示", words("密码提示")),
+    ("能不能把我的密码提示删了？", words("密码提示")),
+    ("别记得车库了", words("车库")),
+    ("不要再记得我的牙医了", words("牙医")),
+    ("请别记住我的地址", words("地址")),
 ]
 
 
 @pytest.mark.parametrize(("text", "request_"), REQUESTS, ids=[text for text, _ in REQUESTS])
 def test_a_request_is_read(text: str, request_: ForgetRequest) -> None:
     assert asks_to_forget(text)
+    assert means_to_forget(text)
     assert read_request(text, TODAY) == request_
 
 
@@ -108,10 +136,24 @@ def test_a_request_is_read(text: str, request_: ForgetRequest) -> None:
         "没忘记你说的话",
         "他说“忘记这件事”",
         "我搬到波尔图了",
+        "don't forget to buy milk",
+        "My boss deleted my account",
+        "I want to forget my ex",
+        "I don't remember my dentist",
+        "Don't remember where I left it",
+        "我忘了带钥匙",
+        "我把钥匙忘了",
+        "我把文件删掉了",
+        "别忘了买牛奶",
+        "别删掉我的牙医",
+        "别记得太晚",
+        "我不记得密码了",
+        "把牛奶忘在店里了",
     ],
 )
 def test_what_denies_tells_quotes_or_asks_about_it_is_no_request(text: str) -> None:
     assert not asks_to_forget(text)
+    assert not means_to_forget(text)
     assert read_request(text, TODAY) is None
 
 
@@ -133,6 +175,51 @@ def test_what_denies_tells_quotes_or_asks_about_it_is_no_request(text: str) -> N
     ],
 )
 def test_what_may_be_something_else_is_left_to_a_model(text: str) -> None:
+    assert read_request(text, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "forget it",
+        "please forget",
+        "delete that, please",
+        "please delete Melanie",
+        "delete the file on my desktop",
+        "remove my name from the draft",
+        "erase me from your memory",
+        "删掉",
+        "把密码提示删掉",
+        "帮我删掉密码提示",
+        "把小红删了",
+        "请忘记这件事",
+        "不要记得这件事",
+    ],
+)
+def test_a_request_of_an_unclear_object_states_nothing_all_the_same(text: str) -> None:
+    assert means_to_forget(text)
+    assert read_request(text, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Forget Paris is a good film",
+        "Remove the stains from the sofa with vinegar",
+        "Clear skies over Porto today",
+        "Clear my desk on Friday",
+        "I moved to Porto. Please forget my old address.",
+        "忘记带伞",
+        "忘了我的密码",
+        "忘记我的密码了",
+        "把钥匙忘了",
+        "把垃圾清除了",
+        "我想忘记她",
+        "我想忘掉过去",
+    ],
+)
+def test_what_may_state_something_is_not_taken_for_a_request_alone(text: str) -> None:
+    assert not means_to_forget(text)
     assert read_request(text, TODAY) is None
 
 
