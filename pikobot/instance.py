@@ -25,6 +25,7 @@ from pikobot.files import (
 )
 
 INSTANCE_VARIABLE = "PIKOBOT_INSTANCE"
+MAX_ROOT_BYTES = 450  # SQLite opens paths of 504 bytes at most; what a restore stages has a longer one
 
 _OWN_NAMES = {"run", "skills", "credentials.toml", "config.toml", *replacing.NAMES}
 _COMMAND = re.compile(r"`(pikobot (?:(?!--instance)[^`])*)`")
@@ -113,14 +114,20 @@ def instance_root(given: str | Path | None, environ: Mapping[str, str] | None = 
     if "\0" in text:
         raise UsageError("--instance contains a NUL character: name a directory")
     try:
-        text.encode()
-        return Path(text).expanduser().absolute()
+        root = Path(text).expanduser().absolute()
+        length = len(str(root).encode())
     except UnicodeEncodeError:
         raise UsageError("the name of the instance directory is not valid UTF-8: choose another") from None
     except RuntimeError:
         raise UsageError(f"{text}: there is no such user's home directory; write the full path") from None
     except OSError as error:  # the current directory is gone
         raise os_failure("find", Path(text), error) from error
+    if length > MAX_ROOT_BYTES:
+        raise UsageError(
+            f"the path of the instance directory has {length} bytes, and SQLite opens databases in {MAX_ROOT_BYTES} "
+            "at most: choose a shorter one with --instance"
+        )
+    return root
 
 
 def default_instance_dir(environ: Mapping[str, str] | None = None) -> Path:

@@ -9,6 +9,7 @@ import pytest
 from pikobot.config_file import default_config_text
 from pikobot.errors import ConfigError, PikobotError, UsageError
 from pikobot.instance import (
+    MAX_ROOT_BYTES,
     Instance,
     create_instance,
     default_instance_dir,
@@ -175,6 +176,15 @@ def test_a_system_that_refuses_is_reported(
 def test_a_name_that_is_too_long_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PikobotError, match="too long"):
         make(tmp_path / ("长" * 100))
+
+
+@pytest.mark.parametrize("step", ["directory/" * 30, "目录/" * 50], ids=["English", "Chinese"])
+def test_a_path_that_sqlite_cannot_open_is_refused_before_anything_is_made(tmp_path: Path, step: str) -> None:
+    fits = str(tmp_path / step)
+    fits += "d" * (MAX_ROOT_BYTES - len(fits.encode()))
+    assert instance_root(fits) == Path(fits)
+    with pytest.raises(UsageError, match=r"has 451 bytes, .* 450 at most: choose a shorter one"):
+        instance_root(fits + "d")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
