@@ -8,7 +8,7 @@ import pytest
 from pikobot.agent.indexer import MAX_CAUGHT_UP, Indexer
 from pikobot.memory.query_vectors import QueryEmbedder
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory
-from pikobot.memory.statements import least_nearness
+from pikobot.memory.statements import usual_nearness
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope, find_scope, owner_scope
 from tests.memory.conversing import read
@@ -77,15 +77,34 @@ def test_neither_answers_nor_questions_nor_other_scopes_are_quoted(db: Database)
 
 
 def test_a_few_are_quoted_each_once(db: Database) -> None:
-    embedded(db, *["a dog barks"] * 3, *(f"dog number {number}" for number in range(8)))
+    embedded(
+        db,
+        *["a dog barks"] * 3,
+        *(f"dog number {number}" for number in range(8)),
+        *(f"note {number}" for number in range(20)),
+    )
     shown = quoted(answer(db, "Where is the hound?"))
     assert len(shown) == len(set(shown)) == 3
 
 
-def test_among_more_statements_the_nearest_must_be_nearer() -> None:
-    least = [least_nearness(count) for count in (0, 1, 10, 1_000, 1_000_000)]
-    assert least == sorted(least)
-    assert (round(least[0], 2), round(least[-1], 2)) == (0.22, 0.65)
+@pytest.mark.parametrize("question", ["Where do I live?", "我住在哪里？"])
+def test_nothing_is_quoted_that_is_no_nearer_than_everything_else(db: Database, question: str) -> None:
+    embedded(db, "My passport number is X1234567", "护照号码是X1234567", *(f"note {n}" for n in range(30)))
+    assert answer(db, question).source_ids == ()
+
+
+def test_among_very_many_the_usual_nearness_is_that_of_the_whole_set(db: Database) -> None:
+    embedded(db, "my puppy sleeps on the sofa", *(f"note {number}" for number in range(600)))
+    assert quoted(answer(db, "Where is the hound?")) == ["my puppy sleeps on the sofa"]
+    assert answer(db, "Where do I live?").source_ids == ()
+
+
+def test_what_is_usual_is_presumed_of_few_and_measured_of_many() -> None:
+    assert [round(usual_nearness(scores), 2) for scores in ([], [0.9], [0.9] + [0.1] * 95)] == [
+        0.25,
+        0.25,
+        0.11,
+    ]
 
 
 def catching_up(db: Database, meaning: Meaning, *, price: str | None = None) -> QueryEmbedder:

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import NewType
 
 import numpy as np
+import numpy.typing as npt
 
 from pikobot.errors import DamagedData
 from pikobot.store.connection import Connection
 from pikobot.store.vectors.profiles import SetId, VectorSet, count_vectors
-from pikobot.store.vectors.quantize import lengths
+from pikobot.store.vectors.quantize import checked_vector, lengths, normalized
 from pikobot.store.vectors.records import Float32s, Float64s
 
 MeanId = NewType("MeanId", int)
@@ -69,6 +70,13 @@ def load_mean(conn: Connection, mean_id: MeanId | None, dimension: int) -> Float
     if row is None or len(row[0]) != 4 * dimension:
         raise DamagedData(f"mean {mean_id} of the vectors is damaged; run `pikobot reindex`")
     return np.frombuffer(row[0], "<f4").astype(np.float64)
+
+
+def mean_nearness(conn: Connection, vector_set: VectorSet, query: npt.ArrayLike) -> float | None:
+    """The mean cosine of a query and the vectors of a set, as its newest mean has it; None without a mean."""
+    mean = load_mean(conn, newest_mean(conn, vector_set.id), vector_set.profile.dimension)
+    unit = normalized(checked_vector(query, vector_set.profile.dimension)[None])[0]
+    return None if mean is None else float(mean @ unit)
 
 
 def delete_unused_means(conn: Connection, set_id: SetId) -> None:
