@@ -19,8 +19,13 @@ from pikobot.agent.tools import call_tool, cite, tools_for
 from pikobot.clock import local_utc_offset_min
 from pikobot.errors import BudgetExceeded, PikobotError, ProviderError
 from pikobot.memory import proposals
-from pikobot.memory.forget_requests import ForgetRequest, asks_to_forget, read_request
-from pikobot.memory.forget_wording import ephemeral_text, hint_text, nothing_text
+from pikobot.memory.forget_requests import (
+    ForgetRequest,
+    asks_to_forget,
+    means_to_forget,
+    read_request,
+)
+from pikobot.memory.forget_wording import ephemeral_text, hint_text, nothing_text, unclear_text
 from pikobot.memory.query_vectors import Asked, QueryEmbedder
 from pikobot.memory.questions import is_question, language_of
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory
@@ -58,6 +63,7 @@ class Outcome:
     error: PikobotError | None = None
     error_code: str | None = None
     proposes_erasure: bool = False
+    is_own: bool = False  # no model has made it
 
 
 class Executor:
@@ -88,7 +94,10 @@ class Executor:
                     f"{Count(claimed.context.left_out):message is|messages are} not shown to the model, the oldest"
                 )
             )
-        if self._brain is None:
+        request = self._asked_in(claimed.request.text)
+        if request is not None:
+            outcome = await self._propose(claimed, request, emit)
+        elif self._brain is None:
             outcome = await self._recall(claimed, emit)
         else:
             scope = ToolScope(
@@ -112,7 +121,7 @@ class Executor:
     async def execute_ephemeral(self, text: str, owner: Scope, emit: Emit) -> events.RunEnded:
         """Answer without retaining anything but the account of what it cost; the caller emits the end."""
         scope_id = await self._db.read_async(find_scope, owner)
-        if self._brain is None and self._asked_in(text) is not None:
+        if self._asked_in(text) is not None or (self._brain is None and means_to_forget(text)):
             outcome = _said(ephemeral_text(language_of(text)), emit)
         elif self._brain is None:
             found = await self._search_memory(text, scope_id, None)
@@ -142,9 +151,8 @@ class Executor:
     async def _recall(self, claimed: Claimed, emit: Emit) -> Outcome:
         """Quote from memory; search again when something found was forgotten before it could be cited."""
         text = claimed.request.text
-        request = self._asked_in(text)
-        if request is not None:
-            return await self._propose(claimed, request, emit)
+        if means_to_forget(text):
+            return _said(unclear_text(language_of(text)), emit)
         is_cited: bool | None = False
         while not is_cited:
             found = await self._search_memory(text, claimed.thread.scope_id, claimed.request.id)
@@ -159,7 +167,7 @@ class Executor:
         return read_request(text, day_said(now_ms, local_utc_offset_min(now_ms)))
 
     async def _propose(self, claimed: Claimed, request: ForgetRequest, emit: Emit) -> Outcome:
-        """Where no model understands a request to forget: what it means is shown like what a model proposes."""
+        """What a request to forget means is shown like what a model proposes; no model is asked about it."""
         asked = await self._db.read_async(
             proposals.find_asked,
             request,
@@ -171,7 +179,7 @@ class Executor:
             return _said(nothing_text(language_of(claimed.request.text)), emit)
         if not await self._db.perform_async(proposals.propose, claimed.lease, asked):
             raise RunFenced
-        return Outcome(State.SUCCEEDED, "")
+        return Outcome(State.SUCCEEDED, "", is_own=True)
 
     async def _with_proposal(self, claimed: Claimed, outcome: Outcome, emit: Emit) -> Outcome:
         """The answer with what the run has proposed to forget below it, for the owner to confirm."""
@@ -203,14 +211,14 @@ class Executor:
     async def _commit(self, claimed: Claimed, outcome: Outcome, emit: Emit) -> None:
         result = None
         if outcome.text:
-            result = Result(outcome.text, "recall" if self._brain is None else "model", outcome.is_partial)
+            result = Result(outcome.text, "recall" if outcome.is_own else "model", outcome.is_partial)
         state = await self._db.perform_async(
             runs.finish,
             claimed,
             outcome.state,
             result,
             error_code=outcome.error_code,
-            learns=self._learns and self._asked_in(claimed.request.text) is None,
+            learns=self._learns and not means_to_forget(claimed.request.text),
         )
         if state is None:
             raise RunFenced
@@ -243,7 +251,7 @@ async def converse(loop: Loop[AttemptId], context: Sequence[Message], timeout_s:
 
 def _said(text: str, emit: Emit) -> Outcome:
     emit(events.TextDelta(text))
-    return Outcome(State.SUCCEEDED, text)
+    return Outcome(State.SUCCEEDED, text, is_own=True)
 
 
 def _failed(loop: Loop[AttemptId], error: PikobotError, code: str) -> Outcome:

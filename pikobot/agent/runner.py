@@ -20,7 +20,7 @@ from pikobot.agent.runs import Claimed, Request, Unanswerable
 from pikobot.agent.tool import RunFenced
 from pikobot.errors import PikobotError
 from pikobot.memory import proposals
-from pikobot.memory.forget_wording import kept_text, says_no, says_yes
+from pikobot.memory.forget_wording import kept_text, nothing_waits_text, says_no, says_yes
 from pikobot.memory.query_vectors import QueryEmbedder
 from pikobot.memory.questions import language_of
 from pikobot.store.attempts import mark_started_unknown
@@ -133,21 +133,17 @@ class Runner:
         """Retain a message and queue its run; durable when this returns.
 
         A bare yes or no to what the answer before has proposed to forget is carried out instead, and not retained.
+        Where nothing waits for it and nobody has asked anything else, the answer says so, and nothing is retained.
         Raises `NotFound` for a thread of another scope, `InvalidParams` for text that can't be stored.
         """
         text = clean_text("the message", text, max_chars=MAX_REQUEST_CHARS)
         thread_key = _clean_key(thread_key)
         if (says_yes(text) or says_no(text)) and self._ledger_path is not None:
-            proposal = await self._db.read_async(
-                proposals.waiting,
-                self._owner,
-                thread_key=thread_key,
-                thread_id=thread_id,
-                is_standalone=is_standalone,
-                now_ms=self._db.clock.now_ms(),
-            )
-            if proposal is not None:
-                return self._decide(proposal, text, self._ledger_path)
+            waiting = await self._find_waiting(thread_key, thread_id, is_standalone)
+            if isinstance(waiting, Proposal):
+                return self._decide(waiting, text, self._ledger_path)
+            if waiting:
+                return _told(nothing_waits_text(language_of(text)))
         request = Request(
             text=text,
             scope=self._owner,
@@ -166,6 +162,25 @@ class Runner:
             self._asked_threads[accepted.thread.id] = None
         self._wake.set()
         return answering
+
+    async def _find_waiting(
+        self, thread_key: str | None, thread_id: str | None, is_standalone: bool
+    ) -> Proposal | bool:
+        """What a bare yes or no decides on; without that, whether it can only have been meant for such a thing."""
+        owner, now_ms = self._owner, self._db.clock.now_ms()
+
+        def find(conn: Connection) -> Proposal | bool:
+            place = {"thread_key": thread_key, "thread_id": thread_id}
+            waiting = proposals.waiting(conn, owner, **place, is_standalone=is_standalone, now_ms=now_ms)
+            return (
+                waiting
+                or self._brain is None
+                or proposals.was_about_forgetting(
+                    conn, owner, **place, is_standalone=is_standalone, now_ms=now_ms
+                )
+            )
+
+        return await self._db.read_async(find)
 
     def _decide(self, proposal: Proposal, text: str, ledger_path: Path) -> Answering:
         """Carry out the owner's word about what was shown. It can't be stopped: an erasure ends as a whole."""
@@ -376,6 +391,14 @@ class Runner:
 
 async def _stop_nothing() -> None:
     pass
+
+
+def _told(text: str) -> Answering:
+    """An answer that no run has made and nothing keeps."""
+    answering = Answering("", "", _stop_nothing)
+    answering.emit(events.TextDelta(text))
+    answering.emit(events.RunEnded(State.SUCCEEDED, text))
+    return answering
 
 
 def _clean_key(key: str | None) -> str | None:

@@ -101,6 +101,24 @@ def hint_text(language: Language) -> str:
     )
 
 
+def unclear_text(language: Language) -> str:
+    """For a message that is nothing but a request to forget, of something that can't be told."""
+    return (
+        "什么都没有删除：不清楚要删除什么。`/忘记 文字` 会先显示包含该文字的记录、再询问。"
+        if language == "zh"
+        else "Nothing was erased: it is not clear what is meant. `/forget TEXT` shows what contains a text and asks."
+    )
+
+
+def nothing_waits_text(language: Language) -> str:
+    """For a bare yes or no where nothing that was shown waits for one."""
+    return (
+        "没有等待确认的内容；什么都没有删除，这条回答也没有保存。"
+        if language == "zh"
+        else "Nothing was waiting for your yes or no: nothing was erased, and this answer is not kept."
+    )
+
+
 def ephemeral_text(language: Language) -> str:
     return (
         "临时对话不能删除记忆：请在普通对话中用 `/忘记 文字`。"

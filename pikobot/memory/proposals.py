@@ -17,7 +17,7 @@ from pikobot.errors import NotFound
 from pikobot.memory import forget_wording
 from pikobot.memory.forget import forget
 from pikobot.memory.forget_preview import ForgetPreview, preview_in
-from pikobot.memory.forget_requests import ForgetRequest
+from pikobot.memory.forget_requests import ForgetRequest, means_to_forget
 from pikobot.memory.forget_target import ForgetTarget, Resolved, resolve
 from pikobot.memory.questions import Language
 from pikobot.memory.receipts import Changed, Receipt
@@ -139,6 +139,29 @@ def waiting(
     """What the next message at a place may confirm."""
     place = place_of(conn, owner, thread_key=thread_key, thread_id=thread_id, is_standalone=is_standalone)
     return None if place is None else proposals.find_waiting(conn, place, since_ms=now_ms - CONFIRM_WITHIN_MS)
+
+
+def was_about_forgetting(
+    conn: Connection,
+    owner: Scope,
+    *,
+    thread_key: str | None,
+    thread_id: str | None,
+    is_standalone: bool,
+    now_ms: int,
+) -> bool:
+    """Whether a bare yes or no at a place can only mean what was to be forgotten, though nothing waits for it now.
+
+    Between requests that stand alone there is nothing else to say yes to.
+    """
+    if is_standalone:
+        return True
+    place = place_of(conn, owner, thread_key=thread_key, thread_id=thread_id, is_standalone=False)
+    if place is None:
+        return False
+    last = proposals.last_request(conn, place, now_ms=now_ms)
+    has_lapsed = proposals.find_waiting(conn, place, since_ms=0) is not None
+    return has_lapsed or (last is not None and means_to_forget(last))
 
 
 def place_of(

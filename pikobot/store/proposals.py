@@ -125,6 +125,19 @@ def find_waiting(conn: Connection, place: Place, *, since_ms: int) -> Proposal |
     return None if row is None else proposal_of(conn, RunId(row[0]))
 
 
+def last_request(conn: Connection, place: Place, *, now_ms: int) -> str | None:
+    """The text of the last message in a place, as long as it is kept."""
+    row = conn.execute(
+        f"""
+        SELECT s.text FROM runs AS r JOIN sources AS s ON s.run_id = r.id AND s.role = 'user' AND s.kind = 'message'
+        WHERE {_IN_PLACE} AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now)
+        ORDER BY r.id DESC LIMIT 1
+        """,
+        {"scope": place.scope_id, "thread": place.thread_id, "now": now_ms},
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
 def drop_waiting(conn: Connection, place: Place) -> None:
     """Drop what was shown in a place: another message came next. Caller holds write."""
     conn.execute(

@@ -9,7 +9,7 @@ from pikobot.agent.events import RunEnded
 from pikobot.agent.runner import Runner
 from pikobot.config_file import default_config_text
 from pikobot.memory.forget import forget
-from pikobot.memory.forget_wording import kept_text
+from pikobot.memory.forget_wording import kept_text, nothing_waits_text, unclear_text
 from pikobot.memory.proposals import CONFIRM_WITHIN_MS
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
@@ -19,6 +19,7 @@ from tests.memory.learning import learn
 from tests.memory.remembering import DAY_MS, NOW_MS, StillClock, opened, say
 
 PORTO = "I moved to Porto"
+OF_MODEL = "please delete Porto"  # what the program does not read itself
 ASKED = {"en": "please forget that I moved to Porto", "zh": "请忘记我搬到波尔图的事"}
 
 
@@ -26,7 +27,7 @@ def played(query: str = "Porto") -> PlayedModel:
     """Proposes when it is asked to forget, and answers anything else."""
 
     def play(messages: Any, allow_tools: bool) -> Any:
-        if messages[-1].role == "user" and "forget" in messages[-1].content:
+        if messages[-1].role == "user" and "delete" in messages[-1].content:
             return says("", call("source_forget", f'{{"query": "{query}"}}'))
         return says("Fine.")
 
@@ -51,7 +52,7 @@ async def test_a_yes_erases_what_was_shown_the_request_and_its_answer(
         learn(db, "lives in Porto", porto)
         say(db, "My cat is Miso", thread="old")
         async with running(db, played() if model else None) as runner:
-            shown = await tell(runner, ASKED["en"])
+            shown = await tell(runner, OF_MODEL if model else ASKED["en"])
             assert (shown.proposes_erasure, shown.has_erased) == (True, False)
             assert "- 2024-03-01, owner: I moved to Porto" in shown.text
             assert len(texts(db)) == 4
@@ -127,7 +128,8 @@ async def test_without_a_model_a_request_is_never_noted_as_a_statement(
             ended = await tell(runner, request_text)
             assert not ended.proposes_erasure
             assert ended.text.startswith(("Nothing that is kept matches", "没有找到匹配的内容"))
-            assert (await tell(runner, "yes")).text == "Noted."
+            assert (await tell(runner, "yes")).text == nothing_waits_text("en")
+            assert texts(db) == [request_text, ended.text]
 
 
 @pytest.mark.parametrize("request_text", ["forget that I moved to Porto", "忘记我搬到波尔图了"])
@@ -157,6 +159,43 @@ async def test_without_a_model_what_may_be_a_request_is_noted_with_the_way_to_er
         assert hint in told
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("please delete Melanie", unclear_text("en")),
+        ("could you delete this from your notes?", unclear_text("en")),
+        ("forget it", unclear_text("en")),
+        ("请忘记这件事", unclear_text("zh")),
+        ("把小红删了", unclear_text("zh")),
+    ],
+)
+@in_event_loop
+async def test_without_a_model_an_unclear_request_is_no_statement(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    with opened(tmp_path) as db:
+        async with running(db, None, learns=True) as runner:
+            assert (await tell(runner, text)).text == told
+            assert "/忘记" in told or "/forget" in told
+            for question in ("What about Melanie?", "what notes are there?", "小红是谁？"):
+                assert text not in (await tell(runner, question)).text
+        assert rows(db, "SELECT count(*) FROM extraction_jobs") == [(4 - 1,)]
+
+
+@pytest.mark.parametrize("request_text", [ASKED["en"], ASKED["zh"], "forget my dentist"])
+@in_event_loop
+async def test_with_a_model_a_request_that_is_read_is_not_sent(tmp_path: Path, request_text: str) -> None:
+    model = PlayedModel(play=lambda messages, allow_tools: says("I can't."))
+    with opened(tmp_path) as db:
+        say(db, PORTO, "我搬到波尔图了", thread="old")
+        async with running(db, model) as runner:
+            ended = await tell(runner, request_text)
+            ephemeral = await end_of(await runner.ask_ephemeral(request_text))
+        assert (ended.state, ended.proposes_erasure) == (State.SUCCEEDED, "dentist" not in request_text)
+        assert "/f" in ephemeral.text or "/忘记" in ephemeral.text
+        assert model.requests == []
+
+
 @pytest.mark.parametrize("answer", ["no", "不要"])
 @in_event_loop
 async def test_a_no_keeps_everything_and_is_not_kept_itself(tmp_path: Path, answer: str) -> None:
@@ -168,7 +207,8 @@ async def test_a_no_keeps_everything_and_is_not_kept_itself(tmp_path: Path, answ
             assert (ended.text, ended.has_erased) == (kept_text("zh" if answer == "不要" else "en"), False)
             assert rows(db, "SELECT * FROM forget_proposals") == []
             assert len(texts(db)) == 3
-            assert (await tell(runner, "yes")).text == "Noted."
+            assert (await tell(runner, "yes")).text == nothing_waits_text("en")
+            assert len(texts(db)) == 3
 
 
 @pytest.mark.parametrize(
@@ -180,7 +220,7 @@ async def test_any_other_message_keeps_everything(tmp_path: Path, between: str, 
     with opened(tmp_path) as db:
         say(db, PORTO, thread="old")
         async with running(db, played()) as runner:
-            await tell(runner, ASKED["en"])
+            await tell(runner, OF_MODEL)
             assert (await tell(runner, between, thread)).text == "Fine."
             assert (await tell(runner, "yes")).text == "Fine."
         assert PORTO in texts(db)
@@ -193,12 +233,30 @@ async def test_a_yes_in_another_conversation_or_too_late_confirms_nothing(tmp_pa
     with opened(tmp_path, clock) as db:
         say(db, PORTO, thread="old")
         async with running(db, played()) as runner:
-            await tell(runner, ASKED["en"])
+            await tell(runner, OF_MODEL)
             assert (await tell(runner, "yes", "other")).text == "Fine."
-            assert (await end_of(await runner.ask("yes", is_standalone=True))).text == "Fine."
+            assert (await end_of(await runner.ask("yes", is_standalone=True))).text == nothing_waits_text(
+                "en"
+            )
             clock.now += CONFIRM_WITHIN_MS + 1
-            assert (await tell(runner, "yes")).text == "Fine."
+            assert (await tell(runner, "yes")).text == nothing_waits_text("en")
+            assert (await tell(runner, "是")).text == nothing_waits_text("zh")
         assert PORTO in texts(db)
+        assert texts(db).count("yes") == 1  # the one to the other conversation, whose model may have asked
+
+
+@pytest.mark.parametrize("model", [None, "model"], ids=["recall", "model"])
+@pytest.mark.parametrize("answer", ["yes", "no", "是", "不要"])
+@in_event_loop
+async def test_a_bare_yes_after_a_request_that_found_nothing_says_that_nothing_waits(
+    tmp_path: Path, answer: str, model: str | None
+) -> None:
+    with opened(tmp_path) as db:
+        async with running(db, played() if model else None) as runner:
+            await tell(runner, "forget my dentist")
+            ended = await tell(runner, answer)
+        assert ended.text == nothing_waits_text("en" if answer.isascii() else "zh")
+        assert (ended.state, ended.proposes_erasure, answer in texts(db)) == (State.SUCCEEDED, False, False)
 
 
 @in_event_loop
@@ -215,7 +273,7 @@ async def test_a_model_cannot_confirm_what_it_has_proposed(tmp_path: Path) -> No
     with opened(tmp_path) as db:
         say(db, PORTO, thread="old")
         async with running(db, PlayedModel(play=play)) as runner:
-            ended = await tell(runner, ASKED["en"])
+            ended = await tell(runner, OF_MODEL)
         assert ended.proposes_erasure
         assert PORTO in texts(db)
         assert rows(db, "SELECT count(*) FROM erasures") == [(0,)]

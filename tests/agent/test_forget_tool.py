@@ -207,7 +207,7 @@ async def test_the_answer_ends_with_what_would_go_as_the_application_words_it(tm
         [porto] = say(db, "I moved to Porto", thread="old")
         learn(db, "lives in Porto", porto)
         async with running(db, PlayedModel(play=play)) as runner:
-            ended = await end_of(await runner.ask("please forget that I moved to Porto", thread_key="t"))
+            ended = await end_of(await runner.ask("please delete Porto", thread_key="t"))
         shown = (
             "Let me see.\n\nIt is proposed.\n\n"
             "This would be erased for good, with everything made from it (1 statement, 1 fact, 1 whole conversation):"
@@ -221,7 +221,7 @@ async def test_the_answer_ends_with_what_would_go_as_the_application_words_it(tm
             "SELECT o.text FROM source_dependencies AS d JOIN sources AS s ON s.id = d.source_id "
             "JOIN sources AS o ON o.id = d.depends_on_id ORDER BY o.id",
         )
-        assert depends_on == [("I moved to Porto",), ("please forget that I moved to Porto",)]
+        assert depends_on == [("I moved to Porto",), ("please delete Porto",)]
 
 
 def test_a_run_that_goes_on_after_a_crash_shows_what_it_had_proposed(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.servers.openai_steps import text, tool_calls
 
 SAID = {"en": "I moved to Porto with Quokkasnout", "zh": "我搬到波尔图了，和短尾矮袋鼠一起"}
 ASKED = {"en": "Please forget that I moved to Porto", "zh": "请忘记我搬到波尔图的事"}
+OF_MODEL = {"en": "Please delete Porto", "zh": "把波尔图删掉"}  # what the program does not read itself
 MARKS = ("Porto", "Quokkasnout", "波尔图", "矮袋鼠")
 
 
@@ -27,7 +28,7 @@ def test_with_a_model_the_next_message_confirms_across_processes(
     ask(instance, SAID[language], thread="old")
     query = "Porto" if language == "en" else "波尔图"
     openai_server.push(tool_calls(("source_forget", json.dumps({"query": query}))), text("I have put it up."))
-    shown = ask(instance, ASKED[language], thread="t")
+    shown = ask(instance, OF_MODEL[language], thread="t")
     assert shown.code == 0
     assert shown.out.startswith("I have put it up.\n\n")
     assert SAID[language] in shown.out
@@ -38,6 +39,21 @@ def test_with_a_model_the_next_message_confirms_across_processes(
     assert done.out.startswith("Forgotten:\n" if language == "en" else "已忘记：\n")
     assert texts(instance) == []
     assert len(openai_server.requests()) == 3  # the yes never reaches the model
+    assert files_with(instance, *MARKS) == []
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_request_that_is_read_reaches_no_model(
+    tmp_path: Path, openai_server: ScriptedOpenAI, language: str
+) -> None:
+    instance = make_instance(tmp_path / "i", openai_server)
+    openai_server.push(text("ok"))
+    ask(instance, SAID[language])
+    shown = ask(instance, ASKED[language])
+    assert (shown.code, SAID[language] in shown.out) == (0, True)
+    done = ask(instance, "yes")
+    assert (done.code, texts(instance)) == (0, [])
+    assert len(openai_server.requests()) == 1
     assert files_with(instance, *MARKS) == []
 
 
