@@ -4,7 +4,8 @@
     settings      config.toml is one that pikobot takes
     database      structure, references, indexes, erased rows (`store.inspection`)
     ledger        the chain of hashes, and agreement of file and database both ways
-    erased ids    no other file of the directory names what was erased: a copy of an old database would
+    erased ids    nothing in the directory names what was erased but the ledger: a copy of an old database would, and
+                  so would copies of rows that SQLite has left in the database outside of rows
     left files    what a crash has left: copies, stages, temporary files
 
 A database that nobody serves is locked and read as it lies there; of one that is served a snapshot is read.
@@ -33,6 +34,7 @@ from pikobot.serving import InstanceLock, ServedBy, acquire_serving_lock, acquir
 from pikobot.store import erasures
 from pikobot.store.connection import Connection, Database
 from pikobot.store.inspection import inspect
+from pikobot.store.outside import pages_of, remains_in
 from pikobot.store.schema import known_migrations
 from pikobot.store.snapshot import Description, describe, open_unchanging
 from pikobot.text import Count
@@ -154,7 +156,7 @@ def _check_database(conn: Connection, instance: Instance, findings: list[Finding
         findings.append(
             Finding("erasures", "exposed", "an erasure was cut off: the next start of pikobot finishes it")
         )
-    findings += _check_other_files(conn, instance)
+    findings += _check_erased_ids(conn, instance)
     return True
 
 
@@ -173,10 +175,10 @@ def _check_ledger(conn: Connection, instance: Instance) -> Finding:
     return Finding("ledger", "ok", f"{Count(count):erasure}, in file and database")
 
 
-def _check_other_files(conn: Connection, instance: Instance) -> list[Finding]:
-    """Files besides the database and the ledger that name what was erased."""
+def _check_erased_ids(conn: Connection, instance: Instance) -> list[Finding]:
+    """What names what was erased beside rows of the ledger and its file."""
     ids = frozenset(erasure.public_id.encode() for erasure in erasures.read_after(conn, 0))
-    findings = []
+    findings = _check_outside_of_rows(conn, instance, ids) if ids and not erasures.is_unfinished(conn) else []
     for path in _other_files(instance) if ids else ():
         try:
             count = len(_ids_in(path, ids))
@@ -186,7 +188,21 @@ def _check_other_files(conn: Connection, instance: Instance) -> list[Finding]:
         if count:
             detail = f"{path} names {Count(count):erased id}: an old copy of the database? Delete it"
             findings.append(Finding("erased ids", "exposed", detail))
-    return findings or [Finding("erased ids", "ok", f"{Count(len(ids)):id is|ids are} in no other file")]
+    return findings or [Finding("erased ids", "ok", f"{Count(len(ids)):id is|ids are} nowhere else")]
+
+
+def _check_outside_of_rows(conn: Connection, instance: Instance, ids: frozenset[bytes]) -> list[Finding]:
+    """The database's own bytes. Twice, for whoever serves it may have written to a page while it was read."""
+    found = ids
+    for _ in range(2):
+        remains = remains_in(conn, instance.database_path, without=pages_of(conn, "erasures"))
+        found &= _ids_in_data(b"\0".join(remains.left.values()), ids)
+        if not found:
+            return []
+    detail = (
+        f"{instance.database_path} names {Count(len(found)):erased id} outside of rows: run `pikobot reindex`"
+    )
+    return [Finding("erased ids", "exposed", detail)]
 
 
 def _other_files(instance: Instance) -> Iterator[Path]:
@@ -204,19 +220,26 @@ def _own_files(instance: Instance) -> tuple[Path, ...]:
 
 
 def _ids_in(path: Path, ids: frozenset[bytes]) -> set[bytes]:
-    """Which of the ids stand in the file. In a record of SQLite the next value follows without a gap."""
-    starts = re.compile(b"|".join(sorted({re.escape(one.partition(b"_")[0]) + b"_" for one in ids})))
-    lengths = sorted({len(one) for one in ids})
     found: set[bytes] = set()
     kept = b""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             data = kept + chunk
-            for match in starts.finditer(data):
-                at = match.start()
-                found.update(data[at : at + length] for length in lengths if data[at : at + length] in ids)
+            found |= _ids_in_data(data, ids)
             kept = data[-MAX_ID_BYTES:]
     return found
+
+
+def _ids_in_data(data: bytes, ids: frozenset[bytes]) -> set[bytes]:
+    """Which of the ids stand there. In a record of SQLite the next value follows without a gap."""
+    starts = re.compile(b"|".join(sorted({re.escape(one.partition(b"_")[0]) + b"_" for one in ids})))
+    lengths = sorted({len(one) for one in ids})
+    return {
+        data[match.start() : match.start() + length]
+        for match in starts.finditer(data)
+        for length in lengths
+        if data[match.start() : match.start() + length] in ids
+    }
 
 
 def _check_settings(instance: Instance) -> Finding:

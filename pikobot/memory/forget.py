@@ -122,7 +122,8 @@ def erase(db: Database, ledger_path: Path, commit: Callable[[], Committed | None
         done = commit()
         if done is None:
             return None
-        proof = prove(db, ledger_path, done.erased)
+        ids = [tombstone.public_id for tombstone in done.removed.tombstones]
+        proof = prove(db, ledger_path, done.erased, ids)
         if proof.is_wal_empty and not proof.is_left_in_database:
             db.perform(_finish)
         return Receipt(

@@ -33,6 +33,10 @@ class MultiSearch:
         self._short = frozenset(string for string in self._strings if len(string) < WINDOW_BYTES)
         self._windows: Windows = {}
 
+    @property
+    def count(self) -> int:
+        return len(self._strings)
+
     def found_in(self, data: bytes, *, few: int = FEW) -> set[bytes]:
         """Which of the strings stand in the data. ``few``: 0 for data that is a part of much more."""
         if len(self._strings) * len(data) <= few or len(data) < 2 * WINDOW_BYTES:

@@ -9,17 +9,19 @@ had to be looked for is lost with the process, so after a crash all of it is ove
 lock is held while pages are overwritten, not while anything is read; rewriting holds it for the time of a copy.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pikobot.errors import PikobotError
 from pikobot.memory import ledger
 from pikobot.memory.byte_scan import Erased, Needles, ScanReport, found_in, needles_of, scan
+from pikobot.memory.multi_search import MultiSearch
 from pikobot.store.connection import Database
 from pikobot.store.outside import Remains, overwrite_remains, settle_and_find_remains
 from pikobot.store.remnants import rewrite
 
-MAX_COMPARED = 8 << 20  # fragments times bytes: a few milliseconds
+MAX_COMPARED = 1 << 20  # fragments times bytes: less than a millisecond
 KEPT_WAL = "a reader keeps the WAL"
 
 
@@ -33,11 +35,11 @@ class Proof:
     is_left_in_database: bool
 
 
-def prove(db: Database, ledger_path: Path, erased: Erased) -> Proof:
+def prove(db: Database, ledger_path: Path, erased: Erased, erased_ids: Iterable[str] = ()) -> Proof:
     """Make what a commit has erased go from the files, and look for it in all of them.
 
-    Not on the writer thread, not from the event loop. Raises what the ledger raises, and what reading the database
-    raises.
+    Ids are looked for in the database outside of rows alone, for the ledger keeps them. Not on the writer thread, not
+    from the event loop. Raises what the ledger raises, and what reading the database raises.
     """
     remains = settle_and_find_remains(
         db,
@@ -46,7 +48,8 @@ def prove(db: Database, ledger_path: Path, erased: Erased) -> Proof:
     )
     with db.read() as conn:
         needles = needles_of(conn, erased)
-    remains = _without(needles, db, remains)
+    ids = MultiSearch(public_id.encode() for public_id in erased_ids)
+    remains = _without(needles, ids, db, remains)
     report = scan(ledger_path.parent, db, needles, remains)
     if not remains.is_settled or not _is_left(db, report):
         return Proof(remains.is_settled, False, report, _is_left(db, report))
@@ -66,13 +69,13 @@ def remove_traces(db: Database) -> str | None:
     return db.perform(_rewrite) if remains.left or not remains.is_complete else None
 
 
-def _without(needles: Needles, db: Database, remains: Remains) -> Remains:
-    """What is left outside of rows where the needles may still be: nothing, unless it could not be overwritten."""
+def _without(needles: Needles, ids: MultiSearch, db: Database, remains: Remains) -> Remains:
+    """What is left outside of rows where any of these may still be: nothing, unless it could not be overwritten."""
     if not remains.is_settled:
         return remains
     data = b"\0".join(remains.left.values())
-    is_little = remains.is_complete and len(data) * needles.count <= MAX_COMPARED
-    if is_little and not found_in(data, needles):
+    is_little = remains.is_complete and len(data) * (needles.count + ids.count) <= MAX_COMPARED
+    if is_little and not ids.found_in(data) and not found_in(data, needles):
         return replace(remains, left={})
     db.perform(overwrite_remains, remains.left)
     return settle_and_find_remains(db)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from pikobot.store.connection import Connection, Database
@@ -84,13 +85,28 @@ _LAST_SEEN: WeakKeyDictionary[Database, _Seen] = WeakKeyDictionary()
 
 def find_remains(db: Database) -> Remains:
     """Look at the database file as it is."""
-    with db.read() as conn, open_raw(db.path) as raw:
+    with db.read() as conn:
+        return remains_in(conn, db.path)
+
+
+def remains_in(conn: Connection, path: Path, *, without: frozenset[int] = frozenset()) -> Remains:
+    """Look at the database file as it is, at all pages but some."""
+    with open_raw(path) as raw:
         pages = read_pages(raw)
         if pages is None:
             return Remains({}, is_complete=False, is_settled=False)
-        looked = look(raw, pages)
+        looked = look(raw, pages, (page for page in range(1, pages.count + 1) if page not in without))
         look_behind_values(conn, raw, pages, looked)
         return Remains(looked.left, not looked.is_cut, is_settled=False)
+
+
+def pages_of(conn: Connection, table: str) -> frozenset[int]:
+    """The pages of a table and of its indexes."""
+    rows = conn.execute(
+        "SELECT pageno FROM dbstat WHERE name IN (SELECT name FROM sqlite_schema WHERE tbl_name = ?)",
+        (table,),
+    )
+    return frozenset(int(str(row[0])) for row in rows)
 
 
 def settle_and_find_remains(

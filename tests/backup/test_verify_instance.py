@@ -10,8 +10,9 @@ import pytest
 from pikobot.backup.verify import Finding, exit_code, verify_instance
 from pikobot.errors import ExitCode, InstanceBusy
 from pikobot.instance import Instance
+from pikobot.memory.reindexing import reindex
 from pikobot.serving import acquire_serving_lock, acquire_visitor_lock
-from pikobot.store.connection import connect
+from pikobot.store.connection import Database, connect
 from pikobot.store.schema import known_migrations
 from tests.backup.instances import (
     CLOCK,
@@ -70,7 +71,7 @@ def test_a_sound_instance_has_one_line_for_each_check(instance: Instance) -> Non
         Finding("permissions", "ok", "the directory and what is private in it are yours alone"),
         Finding("settings", "ok", str(instance.config_path)),
         Finding("database", "ok", f"schema {NEWEST}, {name}"),
-        Finding("erased ids", "ok", "2 ids are in no other file"),
+        Finding("erased ids", "ok", "2 ids are nowhere else"),
         Finding("ledger", "ok", "2 erasures, in file and database"),
         Finding("left files", "ok", "none"),
     ]
@@ -221,6 +222,41 @@ def test_the_ledger_of_another_instance_and_a_broken_chain_inside_are_named(
     raw(instance, "UPDATE erasures SET erased_at_ms = 1 WHERE position = 2")
     [(_, state, detail)] = problems(instance)
     assert (state, "broken at position 2" in detail) == ("damaged", True)
+
+
+def test_copies_of_erased_rows_outside_of_rows_are_found_and_reindexing_removes_them(
+    instance: Instance,
+) -> None:
+    forget_text(instance, SAID)
+    assert problems(instance) == []
+    with opened(instance) as db:
+        [(erased,)] = read(db, "SELECT public_id FROM erasures WHERE position = 1")
+        pages = {
+            name: min(pages_in(db, name)) for name in ("sources", "sqlite_autoindex_erasures_1", "settings")
+        }
+    for name in ("sqlite_autoindex_erasures_1", "settings", "sources"):
+        leave_outside_of_rows(instance.database_path, pages[name], erased.encode())
+        found = problems(instance)
+        assert bool(found) == (name != "sqlite_autoindex_erasures_1")
+    assert found == [
+        ("erased ids", "exposed", "pikobot.sqlite3 names 1 erased id outside of rows: run `pikobot reindex`")
+    ]
+    with opened(instance) as db:
+        reindex(db)
+    assert problems(instance) == []
+
+
+def pages_in(db: Database, name: str) -> list[int]:
+    return [row[0] for row in read(db, "SELECT pageno FROM dbstat WHERE name = ?", name)]
+
+
+def leave_outside_of_rows(path: Path, page: int, data: bytes) -> None:
+    """Write into the gap of a page as SQLite does when it moves rows."""
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 16_384)
+        gap = file.read(16_384).index(bytes(200))
+        file.seek((page - 1) * 16_384 + gap + 100)
+        file.write(data)
 
 
 def test_erased_rows_that_are_there_again_and_copies_that_hold_them_are_found(instance: Instance) -> None:

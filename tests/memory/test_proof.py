@@ -31,6 +31,19 @@ def test_a_copy_that_sqlite_left_outside_of_rows_is_overwritten(tmp_path: Path, 
         assert read(db, "PRAGMA integrity_check") == [("ok",)]
 
 
+def test_an_erased_id_that_stands_outside_of_rows_is_overwritten_as_well(tmp_path: Path, path: Path) -> None:
+    with opened(tmp_path) as db:
+        [name] = say(db, f"the code is {ENGLISH}")
+        db.perform(Database.truncate_wal)
+    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
+        unused = file.read(16_384).index(bytes(100)) + 50
+        file.seek(unused)
+        file.write(b"something with " + name.encode())
+    with opened(tmp_path) as db:
+        assert receipt_of(forget(db, path, [name])).is_clean
+        assert b"something with" not in on_disk(db)
+
+
 def test_where_overwriting_does_not_help_the_database_is_rewritten(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
