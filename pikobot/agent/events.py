@@ -8,9 +8,10 @@ from pikobot.store.leases import State
 
 @dataclass(frozen=True)
 class TextDelta:
-    """The next piece of the visible answer."""
+    """The next piece of the visible answer; ``asks_to_erase``: the question at the end of one that proposes it."""
 
     text: str
+    asks_to_erase: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,13 @@ from pikobot.memory.forget_requests import (
     means_to_forget,
     read_request,
 )
-from pikobot.memory.forget_wording import ephemeral_text, hint_text, nothing_text, unclear_text
+from pikobot.memory.forget_wording import (
+    ephemeral_text,
+    hint_text,
+    nothing_text,
+    question_text,
+    unclear_text,
+)
 from pikobot.memory.query_vectors import Asked, QueryEmbedder
 from pikobot.memory.questions import is_question, language_of
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory
@@ -190,7 +196,9 @@ class Executor:
         if not shown:
             return outcome if outcome.text else _said(nothing_text(language), emit)
         addition = PARAGRAPH + shown if outcome.text else shown
-        emit(events.TextDelta(addition))
+        question = question_text(language)
+        emit(events.TextDelta(addition.removesuffix(question)))
+        emit(events.TextDelta(question, asks_to_erase=True))
         return replace(outcome, text=outcome.text + addition, proposes_erasure=True)
 
     async def _search_memory(

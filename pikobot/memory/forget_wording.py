@@ -51,12 +51,16 @@ def proposal_text(shown: ForgetPreview, language: Language) -> str:
         parts.append("随之删除的事实：" if chinese else "Facts that go with it:")
         facts = [_flat(fact.text) for fact in shown.facts[:MAX_SHOWN]]
         parts.append(_list(facts, shown.fact_count, chinese))
-    parts.append(
+    return "\n\n".join(parts) + question_text(language)
+
+
+def question_text(language: Language) -> str:
+    """How what is proposed ends, as a paragraph."""
+    return "\n\n" + (
         "回复“是”就删除；回复其他内容则保留。"
-        if chinese
+        if language == "zh"
         else "Answer “yes” to erase it; any other message keeps it."
     )
-    return "\n\n".join(parts)
 
 
 def changed_text(shown: ForgetPreview, language: Language) -> str:

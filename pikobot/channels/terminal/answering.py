@@ -6,10 +6,10 @@ itself or is finished after the next start.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
 
-from pikobot.agent.events import Notice, Retrying, RunEnded, TextDelta, ToolFinished, ToolStarted
+from pikobot.agent.events import Event, Notice, Retrying, RunEnded, TextDelta, ToolFinished, ToolStarted
 from pikobot.channels.terminal.interrupts import Interrupts
 from pikobot.channels.terminal.services import Answering
 from pikobot.channels.terminal.views import AnswerView, Notices
@@ -45,6 +45,28 @@ class _Presses:
     def press(self) -> bool:
         (self.second if self.first.is_set() else self.first).set()
         return True
+
+
+class Unasked:
+    """A run whose question whether to erase is not shown: it has been answered before."""
+
+    def __init__(self, answering: Answering) -> None:
+        self._answering = answering
+        self.run_id = answering.run_id
+        self.thread_id = answering.thread_id
+
+    async def events(self) -> AsyncIterator[Event]:
+        question = ""
+        async for event in self._answering.events():
+            if isinstance(event, TextDelta) and event.asks_to_erase:
+                question += event.text
+            elif isinstance(event, RunEnded):
+                yield replace(event, text=event.text.removesuffix(question))
+            else:
+                yield event
+
+    async def stop(self) -> None:
+        await self._answering.stop()
 
 
 async def follow(

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import BinaryIO, TextIO
 
-from pikobot.channels.terminal.answering import Outcome, follow, report
+from pikobot.channels.terminal.answering import Outcome, Unasked, follow, report
 from pikobot.channels.terminal.commands import Session, perform, unknown_command_hint
 from pikobot.channels.terminal.control_sequences import strip_control_sequences
 from pikobot.channels.terminal.interrupts import Interrupts
@@ -79,13 +79,14 @@ async def _answer(
 ) -> int:
     text, is_confirmed = without_confirmation(text)
 
-    async def ask(message: str) -> Outcome:
+    async def ask(message: str, *, is_answered: bool = False) -> Outcome:
         async def start() -> Answering:
             if options.is_ephemeral:
                 return await services.runner.ask_ephemeral(message)
-            return await services.runner.ask(
+            answering = await services.runner.ask(
                 message, thread_key=options.thread, is_standalone=options.thread is None
             )
+            return Unasked(answering) if is_answered else answering
 
         return await follow(start, _open_view(stdout, notices, options), session.words, interrupts)
 
@@ -95,7 +96,7 @@ async def _answer(
         notices.say(session.words.ephemeral_notice)
     interrupts = Interrupts()
     with interrupts.installed():
-        outcome = await ask(text)
+        outcome = await ask(text, is_answered=is_confirmed)
         if is_confirmed and outcome.ended is not None and outcome.ended.proposes_erasure:
             outcome = await ask(session.words.confirmation)
     if outcome.ended is not None and outcome.ended.proposes_erasure:

@@ -16,7 +16,8 @@ from tests.channels.terminal.test_chat import ENTER, talk
 
 SHOWN: Script = [
     TextDelta("This would go."),
-    RunEnded(State.SUCCEEDED, "This would go.", proposes_erasure=True),
+    TextDelta("\n\nErase it?", asks_to_erase=True),
+    RunEnded(State.SUCCEEDED, "This would go.\n\nErase it?", proposes_erasure=True),
 ]
 DONE: Script = [TextDelta("Forgotten."), RunEnded(State.SUCCEEDED, "Forgotten.", has_erased=True)]
 
@@ -51,7 +52,7 @@ def test_the_flag_belongs_to_a_request_to_forget_alone(
 def test_a_single_request_says_how_to_confirm_and_succeeds() -> None:
     instance = scripted(SHOWN)
     code, out, err = once(instance, "forget my dentist", thread="t")
-    assert (code, out, err) == (0, "This would go.\n", EN.forget_proposed + "\n")
+    assert (code, out, err) == (0, "This would go.\n\nErase it?\n", EN.forget_proposed + "\n")
     assert instance.runner.asked == [("forget my dentist", {"thread_key": "t"})]
 
 
@@ -79,7 +80,7 @@ def test_with_the_flag_nothing_follows_an_answer_that_proposes_nothing() -> None
 def test_what_changed_after_a_yes_is_shown_and_not_erased_unseen() -> None:
     instance = scripted(SHOWN, SHOWN)
     code, out, err = once(instance, "忘记我的牙医 --yes")
-    assert (code, out, err) == (0, "This would go.\nThis would go.\n", ZH.forget_proposed + "\n")
+    assert (code, out, err) == (0, "This would go.\nThis would go.\n\nErase it?\n", ZH.forget_proposed + "\n")
 
 
 def test_the_line_editor_forgets_what_was_typed_when_something_was_erased() -> None:
