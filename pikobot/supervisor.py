@@ -39,9 +39,10 @@ from pikobot.memory.retention import obey_message_days
 from pikobot.memory.why import Explanation, explain_last_answer
 from pikobot.serving import acquire_serving_lock, remove_socket
 from pikobot.store.connection import Connection, Database
-from pikobot.store.history import recent_requests
-from pikobot.store.scopes import owner_scope, owner_scopes
+from pikobot.store.history import recent_requests, recent_requests_in
+from pikobot.store.scopes import find_scope, owner_scope, owner_scopes
 from pikobot.store.settings import TOLD_MODE, read_setting, write_setting
+from pikobot.store.threads import find_thread_by_key
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def terminal_services(service: Service) -> TerminalServices:
         threads=threads,
         named=named,
         is_new_mode=lambda: db.perform_async(_is_new_mode, service.runner.mode),
-        recently_said=lambda: db.read_async(_recently_said, db.clock.now_ms()),
+        recently_said=lambda key: db.read_async(_recently_said, key, db.clock.now_ms()),
         is_cut_off=lambda thread_id: db.read_async(is_cut_off, thread_id),
         why=lambda thread_id: db.read_async(_explain, thread_id, db.clock.now_ms()),
         forget=_Forgetting(db, service.instance.ledger_path),
@@ -220,8 +221,14 @@ def _is_new_mode(db: Database, mode: str) -> bool:
     return True
 
 
-def _recently_said(conn: Connection, now_ms: int) -> list[str]:
-    return recent_requests(conn, owner_scopes(conn), now_ms=now_ms, limit=20, max_chars=200)
+def _recently_said(conn: Connection, thread_key: str | None, now_ms: int) -> list[str]:
+    if thread_key is None:
+        return recent_requests(conn, owner_scopes(conn), now_ms=now_ms, limit=20, max_chars=200)
+    scope_id = find_scope(conn, owner_scope())
+    thread = None if scope_id is None else find_thread_by_key(conn, scope_id, thread_key)
+    if thread is None:
+        return []
+    return recent_requests_in(conn, thread.id, now_ms=now_ms, limit=20, max_chars=200)
 
 
 def _explain(conn: Connection, thread_id: str | None, now_ms: int) -> Explanation | None:

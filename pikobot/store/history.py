@@ -123,6 +123,22 @@ def recent_requests(
     return [row[0] for row in rows]
 
 
+def recent_requests_in(
+    conn: Connection, thread_id: ThreadId, *, now_ms: int, limit: int, max_chars: int
+) -> list[str]:
+    """The same of one thread."""
+    rows = conn.execute(
+        """
+        SELECT substr(text, 1, :max_chars) FROM sources INDEXED BY sources_by_thread
+        WHERE thread_id = :thread AND run_id IS NOT NULL AND role = 'user' AND kind = 'message'
+          AND (expires_at_ms IS NULL OR expires_at_ms > :now)
+        ORDER BY said_at_ms DESC, id DESC LIMIT :limit
+        """,
+        {"max_chars": max_chars, "thread": thread_id, "now": now_ms, "limit": limit},
+    )
+    return [row[0] for row in rows]
+
+
 def messages_before(conn: Connection, source: Source, *, now_ms: int, limit: int) -> list[SourceId]:
     """The messages said last before a source in its thread, in the order in which they were said."""
     rows = conn.execute(

@@ -72,7 +72,7 @@ class _Chat:
 
     async def run(self) -> int:
         with self._interrupts.installed(), _without_echo(self._streams.stdin):
-            self._session = Session.begin(self._options, await self._services.recently_said())
+            self._session = Session.begin(self._options, await self._services.recently_said(None))
             await self._greet()
             presses = 0  # of Ctrl-C on an empty line, one after the other
             while True:

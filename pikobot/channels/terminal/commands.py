@@ -5,6 +5,7 @@ A command creates no thread and no source. What it reports goes to the dialog's 
 """
 
 import contextlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,6 +22,8 @@ from pikobot.errors import ExitCode, PikobotError, UsageError
 
 MAX_THREADS_SHOWN = 20
 MAX_TITLE_CHARS = 60
+
+_ID = re.compile("(?:src|thr|fact)_")
 
 
 @dataclass
@@ -50,9 +53,10 @@ class Session:
 
     def hear(self, typed: Message | Command | UnknownCommand, text: str) -> None:
         """Speak the language of what was just typed; of a message from now on, of a command only this time."""
-        if not isinstance(typed, Message) and text.isascii():
-            text = typed.argument if isinstance(typed, Command) else ""  # `/help` alone does not say English
         language = clear_language(text)
+        if not isinstance(typed, Message) and text.isascii():  # `/help` alone does not say English
+            named = typed.argument if isinstance(typed, Command) else ""
+            language = "en" if any(map(str.isalpha, named)) and not _ID.match(named) else None
         self.words = self.conversation_words if language is None else wording(language)
         if isinstance(typed, Message):
             self.conversation_words = self.words

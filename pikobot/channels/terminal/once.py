@@ -49,7 +49,8 @@ async def answer_once(
     (what there is of the answer has been printed), 0 when the reader of stdout has gone.
     Raises PikobotError for what failed before there was a run.
     """
-    session = Session.begin(options, await services.recently_said())
+    before = [] if options.thread is None else await services.recently_said(options.thread)
+    session = Session.begin(options, before)
     typed = parse(text)
     session.hear(typed, text)
     if not text.strip():

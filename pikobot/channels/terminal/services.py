@@ -72,9 +72,9 @@ class TerminalServices:
 
     ``named`` gives the thread of that name. ``is_new_mode`` says whether the owner has not been told yet in which
     mode, with a model or recall, it answers now, and takes it as told. ``recently_said`` gives the beginnings of the
-    owner's last messages, newest first. ``is_cut_off`` tells whether a crash cut off the last answer of a thread.
-    ``why`` explains the last answer of a thread, or without one the owner's newest; None when there is none. Without
-    ``forget`` nothing can be erased from here.
+    owner's last messages, newest first, in the thread of a name or, with None, anywhere. ``is_cut_off`` tells whether
+    a crash cut off the last answer of a thread. ``why`` explains the last answer of a thread, or without one the
+    owner's newest; None when there is none. Without ``forget`` nothing can be erased from here.
     """
 
     runner: Runner
@@ -82,7 +82,7 @@ class TerminalServices:
     threads: Callable[[], Awaitable[list[dict[str, object]]]]
     named: Callable[[str], Awaitable[dict[str, object] | None]]
     is_new_mode: Callable[[], Awaitable[bool]]
-    recently_said: Callable[[], Awaitable[list[str]]]
+    recently_said: Callable[[str | None], Awaitable[list[str]]]
     is_cut_off: Callable[[str], Awaitable[bool]]
     why: Callable[[str | None], Awaitable[Explanation | None]]
     forget: ForgetService | None

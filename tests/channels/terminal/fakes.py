@@ -161,7 +161,7 @@ class FakeInstance:
         is_new, self.told_mode = self.told_mode != self.runner.mode, self.runner.mode
         return is_new
 
-    async def _recently_said(self) -> list[str]:
+    async def _recently_said(self, thread: str | None) -> list[str]:
         return self.said
 
     async def _is_cut_off(self, thread_id: str) -> bool:

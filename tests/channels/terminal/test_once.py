@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -21,10 +23,15 @@ from .fakes import PORTO, SOURCE_ID, THREAD_ID, FakeInstance, Hang, Script, answ
 
 
 def run(
-    instance: FakeInstance, text: str, *, thread: str | None = None, is_ephemeral: bool = False
+    instance: FakeInstance,
+    text: str,
+    *,
+    thread: str | None = None,
+    is_ephemeral: bool = False,
+    environ: Mapping[str, str] = MappingProxyType({"LANG": "C"}),
 ) -> tuple[int, str, str]:
     stdout, stderr = io.StringIO(), io.StringIO()
-    options = ChatOptions(thread, is_ephemeral, environ={"LANG": "C"})
+    options = ChatOptions(thread, is_ephemeral, environ=environ)
     code = asyncio.run(answer_once(instance.services, text, options, stdout, stderr))
     return code, stdout.getvalue(), stderr.getvalue()
 
@@ -123,7 +130,9 @@ def test_recall_mode_is_explained_once_in_the_language_of_the_message(text: str,
         (["Where did I move?"], "/停止", ZH),
         (["Where did I move?"], "/stop 这个", ZH),
         (["我搬到波尔图了"], "/stop what you do", EN),
-        (["我搬到波尔图了"], "/stop Porto", ZH),
+        (["我搬到波尔图了"], "/stop Porto", EN),
+        (["我搬到波尔图了"], "/stop src_aaaaaaaaaaaaaaaaaaaa", ZH),
+        (["Where did I move?"], "/stop 2024-03-01", EN),
     ],
 )
 def test_a_command_is_answered_in_its_own_language_else_in_that_of_the_conversation(
@@ -131,7 +140,26 @@ def test_a_command_is_answered_in_its_own_language_else_in_that_of_the_conversat
 ) -> None:
     instance = scripted()
     instance.said = said
-    assert run(instance, command) == (0, words.nothing_to_stop + "\n", "")
+    assert run(instance, command, thread="porto") == (0, words.nothing_to_stop + "\n", "")
+
+
+@pytest.mark.parametrize(
+    ("environ", "command", "words"),
+    [
+        ({}, "/stop", EN),
+        ({"LANG": "en_GB.UTF-8"}, "/stop", EN),
+        ({"LANG": "zh_CN.UTF-8"}, "/stop", ZH),
+        ({"LANG": "zh_CN.UTF-8"}, "/stop garage", EN),
+        ({}, "/停止", ZH),
+    ],
+)
+def test_a_command_that_stands_alone_takes_no_language_from_another_conversation(
+    environ: dict[str, str], command: str, words: Wording
+) -> None:
+    for said in (["我搬到波尔图了"], ["Where did I move?"]):
+        instance = scripted()
+        instance.said = said
+        assert run(instance, command, environ=environ) == (0, words.nothing_to_stop + "\n", "")
 
 
 def test_empty_and_unknown_input_is_wrong_usage_and_asks_nothing() -> None:
