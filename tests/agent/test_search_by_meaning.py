@@ -83,7 +83,7 @@ def test_work_embeds_until_idle_and_both_ways_of_asking_find_by_meaning(instance
         status: Any = operator.call("status", {})
         assert status["degraded"][-1] == "nothing is embedded yet: text search only"
     status = asyncio.run(drain())
-    profile = {"provider": "test", "model": "meaning-1", "dimension": 6, "prefix_rule": "none"}
+    profile = {"provider": "test", "model": "meaning-1", "dimension": 6, "prefixRule": "none"}
     assert status["embedding"] == {
         "provider": "e5",
         "profile": profile,
