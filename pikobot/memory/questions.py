@@ -8,7 +8,7 @@ is never quoted again, a question taken for a statement is only noted.
 import re
 from typing import Literal
 
-from pikobot.store.segmentation import is_cjk, pieces
+from pikobot.store.segmentation import fold, is_cjk, pieces
 
 MAX_BARE_CHARS = 24
 Language = Literal["en", "zh"]
@@ -59,6 +59,12 @@ _CHINESE_FUNCTION_WORDS = re.compile(
     "哪里|哪裡|哪儿|哪兒|哪个|哪個|哪些|什么|什麼|甚麼|怎么|怎麼|怎样|怎樣|多少|多久|多大|几点|幾點|几号|幾號|是否|能否|"
     "我们|我們|你们|你們|他们|他們|她们|她們|自己|这个|這個|那个|那個|请问|請問|"
     "[我你您他她它的了吗嗎呢么麼吧啊呀嘛是谁誰哪几幾]"
+)
+
+# Words that only ask, where they stand so, and are about something elsewhere: "what kind of art", "kind words".
+_ASKING_PHRASES = re.compile(
+    "\\b(?:what|which)(?: (?:other|different|specific))? (?:kind|sort|type)s? of\\b|"
+    "\\bhow (?:many|much|long|often|far|old|big|come)\\b"
 )
 
 # What a question about a time has beside the time, when it is about nothing in particular.
@@ -152,7 +158,7 @@ def subject_words(text: str) -> list[str]:
 def keywords(text: str) -> list[str]:
     """The words of a question without its function words, in order; CJK words stay runs of characters."""
     found: list[str] = []
-    for piece in pieces(text):
+    for piece in pieces(_ASKING_PHRASES.sub(" ", fold(text))):
         if is_cjk(piece):
             found += [run for run in _CHINESE_FUNCTION_WORDS.sub(" ", piece).split() if run]
         elif piece not in _FUNCTION_WORDS:

@@ -23,6 +23,7 @@ from pikobot.memory.statements import Statements, day_said
 from pikobot.store.connection import Connection
 from pikobot.store.literal import excerpt, find_folded
 from pikobot.store.scopes import ScopeId
+from pikobot.store.segmentation import fold
 from pikobot.store.sources import Source, SourceId
 
 MAX_QUOTE_CHARS = 400
@@ -172,7 +173,7 @@ def _quotation(source: Source, words: list[str], language: Language) -> str:
     quote = excerpt(source.text, span, MAX_QUOTE_CHARS)
     before = "" if source.text.startswith(quote) else "…"
     after = "" if source.text.endswith(quote) else "…"
-    who = _WHO[language].get(source.role, source.speaker)
+    who = source.speaker if _is_named(source) else _WHO[language].get(source.role, source.speaker)
     day = _NO_DATE[language]
     if source.is_dated:
         day = spoken_date(source.said_at_ms, source.utc_offset_min, language)
@@ -180,6 +181,12 @@ def _quotation(source: Source, words: list[str], language: Language) -> str:
     return f"- {day}，{who}：“{flat}”" if language == "zh" else f"- {day}, {who}: “{flat}”"
 
 
+def _is_named(source: Source) -> bool:
+    """Whether the owner's side of an imported conversation has a name: it need not be the owner's."""
+    return source.role == "user" and source.origin == "imported" and fold(source.speaker) not in _OWNER_NAMES
+
+
+_OWNER_NAMES = frozenset({"owner", "user", "me", "i", "you", "我", "本人", "用户", "主人"})
 _NOTED = {"en": "Noted.", "zh": "已记下。"}
 _NOT_KEPT = {"en": "Understood, and not kept.", "zh": "知道了，没有保存。"}
 _NOTHING = {

@@ -148,7 +148,7 @@ class Statements:
         """What the terms find and is admitted, among it each of the words, without what matches much less."""
         bounds = None if period is None or isinstance(period, EveryYear) else period
         kept: list[Source] = []
-        for limit in CANDIDATES if terms is words else CANDIDATES_READ:
+        for limit in CANDIDATES if terms is words and not self.asides else CANDIDATES_READ:
             hits = search_text(
                 self.conn,
                 query=" ".join(terms),
@@ -239,8 +239,8 @@ def _to_ms(period: Period) -> int:
 
 
 def _distinct(sources: Iterable[Source]) -> list[Source]:
-    """Each text once, where it comes first."""
-    kept: dict[str, Source] = {}
+    """Each text once, where it comes first; case, spaces and punctuation make no other text."""
+    kept: dict[tuple[str, ...], Source] = {}
     for source in sources:
-        kept.setdefault(source.text, source)
+        kept.setdefault(tuple(pieces(source.text)) or (source.text,), source)
     return list(kept.values())

@@ -91,6 +91,9 @@ def test_a_text_that_also_states_something_stays_evidence(text: str, states_noth
         ("是吗？", []),
         ("Who am I?", []),
         ("move Move MOVE", ["move"]),
+        ("What kind of art does Ana make?", ["art", "ana", "make"]),
+        ("How many kinds of tea do I have?", ["kinds", "tea"]),
+        ("Was Ana kind?", ["ana", "kind"]),
     ],
 )
 def test_the_words_worth_searching_for_are_kept_in_order(text: str, words: list[str]) -> None:

@@ -1,8 +1,11 @@
+import json
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from pikobot.memory.assertions import Assertion, correct
+from pikobot.memory.imports import import_jsonl
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory, spoken_date
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope, find_scope, owner_scope
@@ -378,6 +381,48 @@ def test_a_month_without_a_year_is_that_of_any_year(tmp_path: Path, question: st
         say(db, "In January 2023 we bought a house", at_ms=NOW_MS - 366 * DAY_MS)
         say(db, "去了新学校", at_ms=NOW_MS - 50 * DAY_MS)
         assert ask(db, question).text == answer
+
+
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        (("My sister lives in Braga.", "my sister lives in  Braga"), "Where does my sister live?"),
+        (("妹妹住在布拉加", "妹妹住在布拉加。"), "妹妹住在哪里？"),
+    ],
+)
+def test_the_same_sentence_written_otherwise_is_quoted_once(
+    tmp_path: Path, said: tuple[str, str], question: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, *said)
+        assert ask(db, question).text.count("“") == 1
+
+
+def test_the_kind_that_a_question_asks_for_is_not_its_subject(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "Ana paints landscapes, that is her art")
+        say(db, "Thanks, Ana, those are kind words", "Ana is so kind", "What a kind woman Ana is")
+        lines = ask(db, "What kind of art does Ana like?").text.splitlines()
+        assert "landscapes" in lines[1]
+        assert "kind" not in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("speaker", "question", "line"),
+    [
+        ("Caroline", "Who paints?", "- 1 March 2024, Caroline: “I paint 画画”"),
+        ("me", "Who paints?", "- 1 March 2024, you: “I paint 画画”"),
+        ("Caroline", "谁画画？", "- 2024年3月1日，Caroline：“I paint 画画”"),
+        ("我", "谁画画？", "- 2024年3月1日，你：“I paint 画画”"),
+    ],
+)
+def test_whoever_spoke_in_an_imported_conversation_is_named(
+    tmp_path: Path, speaker: str, question: str, line: str
+) -> None:
+    record = {"thread": "t", "role": "user", "speaker": speaker, "text": "I paint 画画"}
+    with opened(tmp_path) as db:
+        import_jsonl(db, BytesIO(json.dumps(record | {"time": "2024-03-01T10:00:00Z"}).encode()))
+        assert ask(db, question).text.splitlines()[1:] == [line]
 
 
 def test_a_month_without_a_year_that_only_the_last_one_answers_is_said_with_its_year(tmp_path: Path) -> None:
