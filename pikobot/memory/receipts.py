@@ -110,9 +110,9 @@ class Receipt:
         scan = self.scan
         found = sum(find.fragments for find in scan.finds)
         if chinese:
-            line = f"检查：读取 {scan.files} 个文件（{scan.bytes} 字节），查找 {scan.fragments} 个片段，发现 {found} 个"
+            line = f"检查：在 {scan.files} 个文件（{scan.bytes} 字节）中查找 {scan.fragments} 个片段，发现 {found} 个"
             return line + (f"；{scan.too_short} 段文字太短，无法查找" if scan.too_short else "")
-        line = f"Checked: {Count(scan.files):file} ({scan.bytes} bytes) read for {Count(scan.fragments):fragment}, "
+        line = f"Checked: {Count(scan.files):file} ({scan.bytes} bytes) searched for {Count(scan.fragments):fragment}, "
         line += f"{found} found"
         return line + (f"; {Count(scan.too_short):text} too short to look for" if scan.too_short else "")
 

@@ -40,7 +40,7 @@ def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:
         "  1  attachment",
         "  1  thread",
         "Answers under way: 1 cancelled, 2 begin again",
-        "Checked: 3 files (4096 bytes) read for 7 fragments, 0 found; 1 text too short to look for",
+        "Checked: 3 files (4096 bytes) searched for 7 fragments, 0 found; 1 text too short to look for",
     ]
     assert receipt.render_lines("zh") == [
         "已忘记：",
@@ -48,7 +48,7 @@ def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:
         "  1  附件",
         "  1  话题",
         "正在进行的回答：1 个已取消，2 个将重新开始",
-        "检查：读取 3 个文件（4096 字节），查找 7 个片段，发现 0 个；1 段文字太短，无法查找",
+        "检查：在 3 个文件（4096 字节）中查找 7 个片段，发现 0 个；1 段文字太短，无法查找",
     ]
 
 
