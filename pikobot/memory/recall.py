@@ -19,7 +19,7 @@ from pikobot.memory.questions import (
     language_of,
     subject_words,
 )
-from pikobot.memory.statements import Statements, day_said
+from pikobot.memory.statements import Statements, day_said, is_of
 from pikobot.store.connection import Connection
 from pikobot.store.literal import excerpt, find_folded
 from pikobot.store.scopes import ScopeId
@@ -41,15 +41,11 @@ class MemoryAnswer:
 
 @dataclass(frozen=True)
 class _Found:
-    """The statements, with the line before them, or in their place, and what is said after them.
-
-    ``is_of_period``: they are of the period that was asked about.
-    """
+    """The statements, with the line before them, or in their place, and what is said after them."""
 
     heading: str
     quoted: list[Source]
     ending: str = ""
-    is_of_period: bool = False
 
 
 def answer_from_memory(
@@ -125,27 +121,27 @@ def _looked_up(
 def _found_in(statements: Statements, understood: Understood, language: Language) -> _Found:
     """What was said in a period, or is about it; of a subject that has nothing there, what was said otherwise.
 
-    A month or day without a year is that of any year when there is something of another year than the last.
+    A month or day without a year is that of any year, unless all that is found is of the last one.
     """
+    last = period = understood.period
     if understood.is_yearly:
-        every = understood._replace(period=EveryYear(*astuple(understood.period)), is_yearly=False)
-        found, last = (
-            _found_in(statements, each, language) for each in (every, understood._replace(is_yearly=False))
-        )
-        return last if last.is_of_period and found.quoted == last.quoted else found
-    period = spoken_period(understood.period, language)
+        period = EveryYear(*astuple(last))
+    spoken = spoken_period(period, language)
     subject, period_words = subject_words(understood.rest), keywords(understood.words)
-    heading = _FOUND_IN[language].format(period=period)
+    quoted, has_more = (
+        (statements.about_in(subject, period, period_words), False)
+        if subject
+        else statements.of(period, period_words)
+    )
+    if quoted:
+        is_last = all(is_of(source, last) for source in quoted)
+        named = spoken_period(last, language) if is_last else spoken
+        return _Found(_FOUND_IN[language].format(period=named), quoted, _MORE[language] if has_more else "")
     if not subject:
-        quoted, has_more = statements.of(understood.period, period_words)
-        if quoted:
-            return _Found(heading, quoted, _MORE[language] if has_more else "", is_of_period=True)
-        return _Found(_NOTHING_IN[language].format(period=period), [])
-    if quoted := statements.about_in(subject, understood.period, period_words):
-        return _Found(heading, quoted, is_of_period=True)
+        return _Found(_NOTHING_IN[language].format(period=spoken), [])
     if quoted := statements.about(subject):
-        return _Found(_FOUND_ELSEWHERE[language].format(period=period), quoted)
-    return _Found(_NOTHING_EVER[language].format(period=period), [])
+        return _Found(_FOUND_ELSEWHERE[language].format(period=spoken), quoted)
+    return _Found(_NOTHING_EVER[language].format(period=spoken), [])
 
 
 def _spoken_day(day: date, language: Language) -> str:

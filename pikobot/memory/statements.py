@@ -67,11 +67,11 @@ class Statements:
 
     def about(self, words: Sequence[str]) -> list[Source]:
         """Those that hold the words, best first."""
-        return self._matching(words, words, lambda source: True)
+        return self._matching(words, words)
 
     def about_in(self, words: Sequence[str], period: Period, period_words: Sequence[str]) -> list[Source]:
         """Those of the period that hold the words, best first; what was said in it before what names it."""
-        said = self._matching(words, words, lambda source: _is_said_in(source, period), period)
+        said = self._matching(words, words, said_in=period)
         terms = [*words, *period_words, *_names(period)]
         named = self._matching(terms, words, lambda source: _names_time_in(source, period))
         return _distinct([*said, *named])[:MAX_QUOTES]
@@ -142,11 +142,12 @@ class Statements:
         self,
         terms: Sequence[str],
         words: Sequence[str],
-        admits: Callable[[Source], bool],
-        period: Period | None = None,
+        admits: Callable[[Source], bool] | None = None,
+        *,
+        said_in: Period | None = None,
     ) -> list[Source]:
         """What the terms find and is admitted, among it each of the words, without what matches much less."""
-        bounds = None if period is None or isinstance(period, EveryYear) else period
+        bounds = None if isinstance(said_in, EveryYear) else said_in
         kept: list[Source] = []
         for limit in CANDIDATES if terms is words and not self.asides else CANDIDATES_READ:
             hits = search_text(
@@ -163,7 +164,10 @@ class Statements:
             found = [
                 source
                 for source in load_sources(self.conn, scores, now_ms=self.now_ms).values()
-                if self._is_statement(source) and (not words or _tells(source.text, words)) and admits(source)
+                if (said_in is None or _is_said_in(source, said_in))
+                and (not words or _tells(source.text, words))
+                and self._is_statement(source)
+                and (admits is None or admits(source))
             ]
             floor = scores[found[0].id] * LEAST_SHARE_OF_BEST if found else 0.0
             kept = _distinct(source for source in found if scores[source.id] >= floor)
@@ -181,6 +185,11 @@ def usual_nearness(scores: Sequence[float]) -> float:
 def day_said(at_ms: int, utc_offset_min: int) -> date:
     """The calendar day where it was said."""
     return (datetime.fromtimestamp(at_ms / 1000, UTC) + timedelta(minutes=utc_offset_min)).date()
+
+
+def is_of(source: Source, period: Period) -> bool:
+    """Whether it was said in a period or names a time in it."""
+    return _is_said_in(source, period) or _names_time_in(source, period)
 
 
 def _only_requests(source: Source) -> bool:
