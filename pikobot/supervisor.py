@@ -242,9 +242,9 @@ class _Forgetting:
     db: Database
     ledger_path: Path
 
-    async def preview(self, target: ForgetTarget) -> ForgetPreview:
+    async def preview(self, target: ForgetTarget, *, shows_all: bool) -> ForgetPreview:
         scope_ids = await self.db.read_async(owner_scopes)
-        return await asyncio.to_thread(preview_forgetting, self.db, target, scope_ids)
+        return await asyncio.to_thread(preview_forgetting, self.db, target, scope_ids, shows_all=shows_all)
 
     async def forget(self, preview: ForgetPreview) -> Receipt | AlreadyErased | Changed:
         return await asyncio.to_thread(forget, self.db, self.ledger_path, preview)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pikobot.clock import iso_time, local_utc_offset_min
+from pikobot.memory.forget_requests import MAX_REQUEST_CHARS, means_to_forget
 from pikobot.memory.forget_target import ForgetTarget, Resolved, Scopes, resolve
 from pikobot.memory.receipts import labels_as_json
 from pikobot.store import closure, targets
@@ -43,8 +44,10 @@ class PreviewItem(NamedTuple):
 class ForgetPreview:
     """What would go: ``direct`` sources that were asked for, ``derived`` ones that were made from them.
 
-    ``items`` are the first twenty, direct ones first; ``facts`` likewise. ``threads`` are those of which nothing is
-    left, as (public id, name). ``labels`` are names that hold what was asked for and stay.
+    ``items`` are the first twenty, direct ones first; ``facts`` likewise. ``aside``: how many of the
+    sources are earlier requests to forget with their answers, which are no items where there is anything else.
+    ``threads`` are those of which nothing is left, as (public id, name). ``labels`` are names that hold what was
+    asked for and stay.
     """
 
     target: ForgetTarget
@@ -53,6 +56,7 @@ class ForgetPreview:
     items: tuple[PreviewItem, ...] = ()
     direct: int = 0
     derived: int = 0
+    aside: int = 0
     facts: tuple[FactGlance, ...] = ()
     fact_count: int = 0
     threads: tuple[tuple[str, str | None], ...] = ()
@@ -64,6 +68,11 @@ class ForgetPreview:
     def total(self) -> int:
         return self.direct + self.derived
 
+    @property
+    def told(self) -> int:
+        """How many of the sources are for somebody to recognise: all but those set aside."""
+        return self.total - self.aside
+
     def as_json(self) -> dict[str, object]:
         shown: dict[str, object] = {
             "status": "preview",
@@ -71,6 +80,7 @@ class ForgetPreview:
             "direct": self.direct,
             "derived": self.derived,
             "total": self.total,
+            "requests": self.aside,
             "alreadyErased": self.already_erased,
             "items": [item._asdict() for item in self.items],
             "facts": {
@@ -92,34 +102,42 @@ class ForgetPreview:
         return shown
 
 
-def preview(db: Database, target: ForgetTarget, scope_ids: Scopes = None) -> ForgetPreview:
-    """Show what forgetting would take. Changes nothing.
+def preview(
+    db: Database, target: ForgetTarget, scope_ids: Scopes = None, *, shows_all: bool = False
+) -> ForgetPreview:
+    """Show what forgetting would take, ``shows_all``: every item and fact of it. Changes nothing.
 
     Raises `NotFound` for an id that never was or is out of the scopes; a text that nothing holds is an empty
     preview, so are ids that are erased already.
     """
     with db.read() as conn:
-        return preview_in(conn, target, scope_ids)
+        return preview_in(conn, target, scope_ids, shows_all=shows_all)
 
 
-def preview_in(conn: Connection, target: ForgetTarget, scope_ids: Scopes) -> ForgetPreview:
+def preview_in(
+    conn: Connection, target: ForgetTarget, scope_ids: Scopes, *, shows_all: bool = False
+) -> ForgetPreview:
     """Like `preview`, in the caller's snapshot."""
     scopes = None if scope_ids is None else frozenset(scope_ids)
     resolved = resolve(conn, target, scopes)
     shown = shown_sources(conn, resolved)
     asked = set(resolved.sources).intersection(shown)
     derived = [source_id for source_id in shown if source_id not in asked]
+    aside = _set_aside(conn, shown)
     first = [*(source_id for source_id in resolved.sources if source_id in asked), *derived]
+    told = [source_id for source_id in first if source_id not in aside]
+    at_most = None if shows_all else MAX_ITEMS
     facts = facts_resting_on(conn, shown)
     threads = targets.emptied_threads(conn, shown)
     return ForgetPreview(
         target=target,
         scope_ids=scopes,
         token=token_of(conn, resolved, shown),
-        items=tuple(_items(conn, first[:MAX_ITEMS], resolved.holders or {})),
+        items=tuple(_items(conn, told[:at_most], resolved.holders or {})),
         direct=len(asked),
         derived=len(derived),
-        facts=tuple(targets.glance_at_facts(conn, facts[:MAX_ITEMS], max_chars=MAX_BEGINNING_CHARS)),
+        aside=len(aside),
+        facts=tuple(targets.glance_at_facts(conn, facts[:at_most], max_chars=MAX_BEGINNING_CHARS)),
         fact_count=len(facts),
         threads=tuple(threads[:MAX_ITEMS]),
         thread_count=len(threads),
@@ -132,6 +150,13 @@ def shown_sources(conn: Connection, resolved: Resolved) -> list[SourceId]:
     """What goes and is shown: all of the closure but the request that asks for it, and what was made of that."""
     along = set(closure.closure_of(conn, resolved.along))
     return [each for each in closure.closure_of(conn, resolved.sources) if each not in along]
+
+
+def _set_aside(conn: Connection, shown: Sequence[SourceId]) -> set[SourceId]:
+    """Earlier requests to forget, with their answers; none where nothing else would be shown."""
+    requests = targets.requests_of(conn, shown, max_chars=MAX_REQUEST_CHARS)
+    aside = {source_id for source_id, text in requests if means_to_forget(text)}
+    return aside if len(aside) < len(shown) else set()
 
 
 def token_of(conn: Connection, resolved: Resolved, shown: Sequence[SourceId]) -> str:

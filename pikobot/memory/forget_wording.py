@@ -4,6 +4,7 @@ from pikobot.memory.forget_preview import ForgetPreview, PreviewItem
 from pikobot.memory.questions import Language
 from pikobot.memory.receipts import AlreadyErased, Receipt
 from pikobot.store.segmentation import fold
+from pikobot.text import Count
 
 MAX_SHOWN = 10
 
@@ -16,6 +17,7 @@ _NO = frozenset(
         ","
     )
 )
+_ASIDE = "message of earlier requests to forget"
 _EDGES = " \t\r\n.,!?;:。，！？；：、~～\"'“”‘’「」"
 
 
@@ -43,7 +45,7 @@ def proposal_text(shown: ForgetPreview, language: Language) -> str:
         else f"This would be erased for good, with everything made from it ({counted}):",
         _list(
             [_item(item) for item in shown.items[:MAX_SHOWN]],
-            shown.total,
+            shown.told,
             chinese,
         ),
     ]
@@ -133,13 +135,18 @@ def ephemeral_text(language: Language) -> str:
 
 def _counts(shown: ForgetPreview, chinese: bool) -> str:
     counts = [
-        (shown.total, "条记录", "statement"),
+        (shown.told, "条记录", "statement"),
         (shown.fact_count, "条事实", "fact"),
         (shown.thread_count, "个完整的话题", "whole conversation"),
+        (
+            shown.aside,
+            "条以前的删除请求和回答",
+            "message of earlier requests to forget|messages of earlier requests to forget",
+        ),
     ]
     if chinese:
         return "，".join(f"{count} {name}" for count, name, _ in counts if count)
-    return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, _, name in counts if count)
+    return ", ".join(f"{Count(count):{nouns}}" for count, _, nouns in counts if count)
 
 
 def _item(item: PreviewItem) -> str:
@@ -150,7 +157,12 @@ def _item(item: PreviewItem) -> str:
 def _list(items: list[str], total: int, chinese: bool) -> str:
     more = total - len(items)
     if more > 0:
-        items = [*items, f"… 还有 {more} 条" if chinese else f"… and {more} more"]
+        items = [
+            *items,
+            f"… 还有 {more} 条：`/忘记 文字 --all` 或 `/忘记 起..止 --all` 会全部列出"
+            if chinese
+            else f"… and {more} more: `/forget TEXT --all` or `/forget FROM..TO --all` lists every one",
+        ]
     return "\n".join(f"- {item}" for item in items)
 
 

@@ -310,6 +310,22 @@ def fingerprints_of(conn: Connection, source_ids: Iterable[SourceId]) -> list[tu
     return [(str(row[0]), bytes(row[1])) for row in rows]
 
 
+def requests_of(
+    conn: Connection, source_ids: Iterable[SourceId], *, max_chars: int
+) -> list[tuple[SourceId, str]]:
+    """Those of the sources that were said in a run whose request is no longer than that, each with its text."""
+    rows = conn.execute(
+        """
+        SELECT s.id, request.text FROM json_each(:ids) AS asked CROSS JOIN sources AS s ON s.id = asked.value
+        CROSS JOIN sources AS request ON request.run_id = s.run_id
+        WHERE request.role = 'user' AND request.kind = 'message' AND length(request.text) <= :max_chars
+        ORDER BY s.id
+        """,
+        {"ids": json.dumps(list(source_ids)), "max_chars": max_chars},
+    )
+    return [(SourceId(row[0]), str(row[1])) for row in rows]
+
+
 def glance_at(conn: Connection, source_ids: Iterable[SourceId], *, max_chars: int) -> list[SourceGlance]:
     """The sources in the order given, their texts cut."""
     glances = []

@@ -9,6 +9,8 @@ from pikobot.agent.events import RunEnded
 from pikobot.agent.runner import Runner
 from pikobot.config_file import default_config_text
 from pikobot.memory.forget import forget
+from pikobot.memory.forget_preview import preview
+from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.forget_wording import kept_text, nothing_waits_text, unclear_text
 from pikobot.memory.proposals import CONFIRM_WITHIN_MS
 from pikobot.store.connection import Database
@@ -369,3 +371,64 @@ async def test_a_find_that_remains_is_told_apart(tmp_path: Path, is_left: bool) 
             done = await tell(runner, "yes")
     assert (done.has_erased, done.leaves_traces) == (True, is_left)
     assert ("notes.log still holds" in done.text) is is_left
+
+
+@pytest.mark.parametrize(
+    ("request_text", "no", "counted"),
+    [
+        ("forget Porto", "no", "1 statement, 1 whole conversation, 5 messages of earlier requests to forget"),
+        ("请忘记 Porto", "好吧，留着", "1 条记录，1 个完整的话题，5 条以前的删除请求和回答"),
+    ],
+)
+@in_event_loop
+async def test_requests_that_were_not_confirmed_are_not_shown_among_what_was_said(
+    tmp_path: Path, request_text: str, no: str, counted: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, PORTO, thread="old")
+        async with running(db, None) as runner:
+            for _ in range(2):
+                await tell(runner, request_text)
+                await tell(runner, no)
+            await tell(runner, "forget everything", "elsewhere")
+            shown = await tell(runner, request_text)
+            assert (counted in shown.text, shown.text.count("\n- ")) == (True, 1)
+            assert (await tell(runner, "yes")).has_erased
+        assert "Porto" not in "".join(texts(db))
+
+
+@in_event_loop
+async def test_where_nothing_but_an_earlier_request_is_left_that_is_shown(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        async with running(db, None) as runner:
+            await tell(runner, "forget my dentist")
+            shown = await tell(runner, "forget my dentist")
+            assert "owner: forget my dentist" in shown.text
+            assert (await tell(runner, "yes")).has_erased
+        assert texts(db) == []
+
+
+@pytest.mark.parametrize(
+    ("request_text", "hint"),
+    [
+        ("forget Porto", "… and 5 more: `/forget TEXT --all`"),
+        ("请忘记 Porto", "… 还有 5 条：`/忘记 文字 --all`"),
+    ],
+)
+@in_event_loop
+async def test_a_long_list_says_how_to_see_all_of_it(tmp_path: Path, request_text: str, hint: str) -> None:
+    with opened(tmp_path) as db:
+        say(db, *(f"Porto {number}" for number in range(15)), thread="old")
+        async with running(db, None) as runner:
+            assert hint in (await tell(runner, request_text)).text
+
+
+@in_event_loop
+async def test_all_that_would_go_can_be_seen(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, *(f"Porto {number}" for number in range(30)), thread="old")
+        by_size = {
+            shows_all: len(preview(db, ForgetTarget(words=("porto",)), shows_all=shows_all).items)
+            for shows_all in (False, True)
+        }
+    assert by_size == {False: 20, True: 30}

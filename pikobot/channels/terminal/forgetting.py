@@ -15,8 +15,6 @@ from pikobot.memory.moments import parse_moment
 from pikobot.memory.receipts import Changed, label_lines
 from pikobot.text import Count
 
-MAX_ITEMS_SHOWN = 20
-
 _ID = re.compile(r"(?P<prefix>src|thr|fact)_[A-Za-z0-9_-]{16,}\Z")
 _RANGE_SIGNS = ("..", "到", "至")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": "』", "《": "》"}
@@ -51,7 +49,7 @@ async def forget(
     target = target_of(command.argument, thread_id, which)
     receipt: Receipt | Changed = Changed()
     while isinstance(receipt, Changed):
-        preview = await service.preview(target)
+        preview = await service.preview(target, shows_all=command.shows_all)
         if preview.total == 0:
             return _nothing(preview, words, dialog)
         _show(preview, words, dialog)
@@ -117,19 +115,22 @@ def _unquoted(argument: str) -> str:
 
 
 def _show(preview: ForgetPreview, words: Wording, dialog: Asking) -> None:
-    dialog.say(words.forget_total.format(count=Count(preview.total)))
-    shown = preview.items[:MAX_ITEMS_SHOWN]
-    for item in shown:
+    dialog.say(words.forget_total.format(count=Count(preview.told)))
+    for item in preview.items:
         by_fact = words.forget_held_by_fact if item.held == "fact" else ""
         dialog.say(f"  {item.said or words.no_date}  {item.speaker}: {_on_one_line(item.beginning)}{by_fact}")
-    if preview.total > len(shown):
-        dialog.say("  " + words.forget_more.format(count=preview.total - len(shown)))
+    if preview.told > len(preview.items):
+        dialog.say("  " + words.forget_more_with_all.format(count=preview.told - len(preview.items)))
+    if preview.aside:
+        dialog.say(words.forget_aside.format(count=Count(preview.aside)))
     if preview.fact_count:
         dialog.say(words.forget_facts.format(count=preview.fact_count))
-        for fact in preview.facts[:MAX_ITEMS_SHOWN]:
+        for fact in preview.facts:
             dialog.say(f"  {_on_one_line(fact.text)}")
         if preview.fact_count > len(preview.facts):
-            dialog.say("  " + words.forget_more.format(count=preview.fact_count - len(preview.facts)))
+            dialog.say(
+                "  " + words.forget_more_with_all.format(count=preview.fact_count - len(preview.facts))
+            )
     if preview.thread_count:
         names = [f"“{name or words.thread_without_name}”" for _, name in preview.threads]
         more = ", …" if preview.thread_count > len(names) else ""

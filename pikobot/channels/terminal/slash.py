@@ -12,6 +12,7 @@ from enum import StrEnum
 from pikobot.memory.forget_requests import asks_to_forget
 
 CONFIRMED_FLAG = "--yes"
+ALL_FLAG = "--all"
 
 _COMMAND = re.compile(r"[/／](?P<word>[^\W\d_][\w-]*|)(?:\s+(?P<argument>.*))?\Z")
 
@@ -51,6 +52,7 @@ class Command:
     name: CommandName
     argument: str = ""
     is_confirmed: bool = False  # --yes stood at its end
+    shows_all: bool = False  # --all did
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,17 @@ def parse(typed: str) -> Message | Command | UnknownCommand:
     name = NAMES.get(word)
     if name is None:
         return UnknownCommand(found["word"], nearest_name(word))
-    argument = (found["argument"] or "").strip()
-    is_confirmed = argument == CONFIRMED_FLAG or argument.endswith(f" {CONFIRMED_FLAG}")
-    return Command(
-        name, argument.removesuffix(CONFIRMED_FLAG).strip() if is_confirmed else argument, is_confirmed
-    )
+    argument, flags = _without_flags(found["argument"] or "")
+    return Command(name, argument, CONFIRMED_FLAG in flags, ALL_FLAG in flags)
+
+
+def _without_flags(argument: str) -> tuple[str, set[str]]:
+    """The argument without what it ends with of --yes and --all, and these."""
+    words, flags = argument.strip(), set[str]()
+    while (last := words.rpartition(" ")[2]) in (CONFIRMED_FLAG, ALL_FLAG):
+        flags.add(last)
+        words = words.removesuffix(last).strip()
+    return words, flags
 
 
 def without_confirmation(text: str) -> tuple[str, bool]:

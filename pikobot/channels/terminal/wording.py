@@ -66,6 +66,8 @@ class Wording:
     forget_threads: str
     forget_changed: str
     forget_more: str
+    forget_more_with_all: str
+    forget_aside: str
     forget_question: str
     forget_confirm_flag: str
     forget_proposed: str
@@ -154,6 +156,7 @@ EN = Wording(
         "/forget thread   erase this whole conversation\n"
         "/forget ID       erase one source (src_…), fact (fact_…) or conversation (thr_…)\n"
         "/forget FROM..TO erase what was said in these days, such as 2024-03-01..2024-03-31\n"
+        "/forget … --all  lists everything that would go, not the first twenty only\n"
         "/quit            leave (also /exit, Ctrl-D)\n"
         "//text           send a message that begins with a slash\n"
         "Enter sends, Alt-Enter or Ctrl-J starts a new line, Ctrl-C stops an answer.\n"
@@ -181,9 +184,11 @@ EN = Wording(
     forget_threads="Conversations of which nothing is left ({count}): {names}",
     forget_changed="Nothing was erased: what would go has changed meanwhile. This is it now.",
     forget_more="… and {count} more",
+    forget_more_with_all="… and {count} more: with --all at its end, /forget lists every one",
+    forget_aside="With it {count:message goes|messages go} of earlier requests to forget it.",
     forget_question="Erase it for good? yes/no [no] ",
     forget_confirm_flag="nothing was erased: add --yes to erase without being asked",
-    forget_proposed="Nothing is erased yet: send `yes` next, in the same thread, or add --yes to the request.",
+    forget_proposed="Nothing is erased yet: send `yes` next (same --thread, or again none), or add --yes.",
     confirmation="yes",
     kept="Nothing is erased.",
     scrollback="What this terminal has already shown stays in its scrollback until you clear it.",
@@ -295,6 +300,7 @@ ZH = Wording(
         "/忘记 话题       删除整个对话\n"
         "/忘记 编号       删除一条来源（src_…）、一个事实（fact_…）或一个对话（thr_…）\n"
         "/忘记 起..止     删除这些天里说过的话，如 2024-03-01..2024-03-31\n"
+        "/忘记 … --all    列出将被删除的全部内容，不只前二十条\n"
         "/退出            离开（也可 Ctrl-D）\n"
         "//文字           发送以斜杠开头的消息\n"
         "回车发送，Alt-Enter 或 Ctrl-J 换行，Ctrl-C 停止回答。\n"
@@ -320,9 +326,11 @@ ZH = Wording(
     forget_threads="不再有任何内容的话题（{count} 个）：{names}",
     forget_changed="没有删除任何内容：要删除的内容刚刚有变化。现在是：",
     forget_more="… 还有 {count} 条",
+    forget_more_with_all="… 还有 {count} 条：在 /忘记 后加上 --all 会全部列出",
+    forget_aside="同时删除 {count} 条以前的删除请求和回答。",
     forget_question="确定永久删除吗？是/否 [否] ",
     forget_confirm_flag="没有删除任何内容：加上 --yes 直接删除，不再询问",
-    forget_proposed="尚未删除：接着在同一话题中发送“是”，或在请求后加上 --yes。",
+    forget_proposed="尚未删除：接着用同一个 --thread（或同样不带）发送“是”，或在请求后加上 --yes。",
     confirmation="是",
     kept="什么都没有删除。",
     scrollback="终端里已经显示的内容会留在它的回滚缓冲区中，直到你清除。",

@@ -109,7 +109,7 @@ class FakeForget:
     previewed: list[ForgetTarget] = field(default_factory=list)
     erased: list[int] = field(default_factory=list)
 
-    async def preview(self, target: ForgetTarget) -> ForgetPreview:
+    async def preview(self, target: ForgetTarget, *, shows_all: bool) -> ForgetPreview:
         self.previewed.append(target)
         items = tuple(PreviewItem(SOURCE_ID, "user", "owner", "2024-03-02", text) for text in self.statements)
         return ForgetPreview(target=target, scope_ids=None, token="token", items=items, direct=len(items))

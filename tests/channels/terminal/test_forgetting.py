@@ -45,7 +45,7 @@ class Service:
     erased: list[str] = field(default_factory=list)
     is_clean: bool = True
 
-    async def preview(self, target: ForgetTarget) -> ForgetPreview:
+    async def preview(self, target: ForgetTarget, *, shows_all: bool) -> ForgetPreview:
         return self.previews[0]
 
     async def forget(self, preview: ForgetPreview) -> FakeReceipt | Changed:
@@ -124,7 +124,7 @@ def test_facts_conversations_and_names_are_shown_before_anything_goes(language: 
             "  2024-03-02  owner: She paints [a fact learned from it holds the text]",
             "Facts that go with it (30):",
             "  Melanie paints",
-            "  … and 29 more",
+            "  … and 29 more: with --all at its end, /forget lists every one",
             "Conversations of which nothing is left (2): “Melanie”, “unnamed”",
             "The name of a conversation keeps it until the conversation is forgotten: “Melanie & me” (/forget thr_3)",
             EN.kept,
@@ -134,7 +134,7 @@ def test_facts_conversations_and_names_are_shown_before_anything_goes(language: 
             "  2024-03-02  owner: She paints［由此得出的事实中有该文字］",
             "随之删除的事实（30 条）：",
             "  Melanie paints",
-            "  … 还有 29 条",
+            "  … 还有 29 条：在 /忘记 后加上 --all 会全部列出",
             "不再有任何内容的话题（2 个）：“Melanie”, “未命名”",
             "话题名称中仍有该文字，删除话题才会消失：“Melanie & me” (/忘记 thr_3)",
             ZH.kept,
@@ -190,3 +190,19 @@ def test_what_is_forgotten_already_and_what_is_kept_by_a_name_alone_is_said() ->
 def test_what_leaves_traces_has_failed(is_interactive: bool) -> None:
     service = Service([shown("1", "She paints")], is_clean=False)
     assert carried_out(service, Dialog([True], is_interactive)) == Forgotten(ExitCode.FAILED, True)
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [
+        ("en", "With it 2 messages go of earlier requests to forget it."),
+        ("zh", "同时删除 2 条以前的删除请求和回答。"),
+    ],
+)
+def test_earlier_requests_are_counted_and_not_among_the_statements(
+    language: Literal["en", "zh"], told: str
+) -> None:
+    dialog = Dialog([False])
+    carried_out(Service([shown("1", "She paints", direct=3, aside=2)]), dialog, language=language)
+    assert dialog.said[1:3] == ["  2024-03-02  owner: She paints", told]
+    assert "more" not in "".join(dialog.said)
