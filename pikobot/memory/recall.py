@@ -19,12 +19,14 @@ from pikobot.memory.questions import (
     language_of,
     subject_words,
 )
+from pikobot.memory.small_talk import SmallTalk, small_talk_of
 from pikobot.memory.statements import Statements, day_said, is_of
 from pikobot.store.connection import Connection
 from pikobot.store.literal import excerpt, find_folded
 from pikobot.store.scopes import ScopeId
 from pikobot.store.segmentation import fold
 from pikobot.store.sources import Source, SourceId
+from pikobot.text import Count
 
 MAX_QUOTE_CHARS = 400
 
@@ -65,6 +67,10 @@ def answer_from_memory(
     is kept, and the acknowledgement says so.
     """
     language = language_of(text)
+    talk = small_talk_of(text)
+    if talk is not None:
+        statements = None if scope_id is None else Statements(conn, scope_id, request_id, now_ms)
+        return _small_answer(talk, statements, language)
     asks, words = is_question(text), keywords(text)
     found = _Found(_NOTHING[language], [])
     if words and scope_id is not None and (asks or is_bare(text)):
@@ -83,6 +89,22 @@ def answer_from_memory(
     if found.ending:
         lines.append(found.ending)
     return MemoryAnswer("\n".join(lines), tuple(source.public_id for source in found.quoted))
+
+
+def _small_answer(talk: SmallTalk, statements: Statements | None, language: Language) -> MemoryAnswer:
+    if talk != "owner":
+        return MemoryAnswer(_SMALL[talk][language], ())
+    quoted = [] if statements is None else statements.of_owner()
+    if statements is None or not quoted:
+        return MemoryAnswer(_NOTHING_TOLD[language], ())
+    count, first = statements.count_of_owner()
+    since = ""
+    if first is not None:
+        since = _SINCE[language].format(day=spoken_date(first.said_at_ms, first.utc_offset_min, language))
+    messages = f"{Count(count):message}" if language == "en" else f"{count}条"
+    lines = [_TOLD[language].format(messages=messages, since=since)]
+    lines += [_quotation(source, [], language) for source in quoted]
+    return MemoryAnswer("\n".join(lines), tuple(source.public_id for source in quoted))
 
 
 def spoken_date(at_ms: int, utc_offset_min: int, language: Language) -> str:
@@ -183,6 +205,27 @@ def _is_named(source: Source) -> bool:
 
 
 _OWNER_NAMES = frozenset({"owner", "user", "me", "i", "you", "我", "本人", "用户", "主人"})
+_SMALL = {
+    "greeting": {
+        "en": "Hello. Tell me something, or ask about what was said: I answer by quoting it. "
+        "In a chat /help lists the commands.",
+        "zh": "你好。可以告诉我一些事，或者问说过的话：我用原话回答。聊天时输入 /help 可以看到所有命令。",
+    },
+    "abilities": {
+        "en": "Without a model I keep what you say and answer questions by quoting it, with its date: "
+        "“Where did I move?”, “What did I say last week?”, or a few words to look up. “Forget …” erases, "
+        "after you have seen what. In a chat /help lists the commands.",
+        "zh": "没有模型时，我保存你说的话，并用带日期的原话回答问题：“我搬到哪里了？”“上周我说了什么？”，"
+        "或者只输入几个词来查找。"
+        "“忘掉……”会先给你看内容，再删除。聊天时输入 /help 可以看到所有命令。",
+    },
+}
+_TOLD = {
+    "en": "I have {messages} from you{since}. What you told about yourself or last:",
+    "zh": "我存有你的{messages}消息{since}。你说过的关于自己的话，或最近的话：",
+}
+_SINCE = {"en": ", the first of {day}", "zh": "，最早的是{day}"}
+_NOTHING_TOLD = {"en": "You have told me nothing yet.", "zh": "你还没有告诉过我什么。"}
 _NOTED = {"en": "Noted.", "zh": "已记下。"}
 _NOT_KEPT = {"en": "Understood, and not kept.", "zh": "知道了，没有保存。"}
 _NOTHING = {

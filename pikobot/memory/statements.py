@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from pikobot.memory import moments
+from pikobot.memory.basics import owner_basics
 from pikobot.memory.embed import usable_set
 from pikobot.memory.embedding import QueryVector
 from pikobot.memory.forget_requests import asks_to_forget, means_to_forget
 from pikobot.memory.periods import EveryYear, Period, last_years, periods_in
 from pikobot.memory.questions import is_only_question, is_question, is_request_for_answer
+from pikobot.memory.small_talk import small_talk_of
 from pikobot.store.connection import Connection
-from pikobot.store.listing import list_sources
+from pikobot.store.listing import count_owners_messages, list_sources
 from pikobot.store.query_terms import widened
 from pikobot.store.scopes import ScopeId
 from pikobot.store.segmentation import fold, is_cjk, pairs, pieces
-from pikobot.store.sources import Source, SourceId, load_sources
+from pikobot.store.sources import Source, SourceId, find_source, load_sources
 from pikobot.store.text_index import search_text
 from pikobot.store.vectors.owners import OwnerKind
 
@@ -111,6 +113,28 @@ class Statements:
         shown = sorted(every[:MAX_LISTED], key=lambda source: (source.said_at_ms, source.id))
         return shown, len(every) > MAX_LISTED or len(found) == MAX_LOOKED_THROUGH
 
+    def of_owner(self) -> list[Source]:
+        """What the basics of the owner rest on, and then the last that the owner has told, newest first."""
+        basics = owner_basics(self.conn, self.scope_id, now_ms=self.now_ms)
+        known = [find_source(self.conn, public_id, now_ms=self.now_ms) for public_id in basics.source_ids]
+        last = list_sources(
+            self.conn,
+            scope_ids=[self.scope_id],
+            from_ms=None,
+            to_ms=None,
+            before=None,
+            now_ms=self.now_ms,
+            limit=MAX_LOOKED_THROUGH,
+        )
+        told = [source for source in last if source.role == "user" and self._is_told(source)]
+        return _distinct([*(source for source in known if source is not None), *told])[:MAX_QUOTES]
+
+    def count_of_owner(self) -> tuple[int, Source | None]:
+        """How many messages the owner has left, with the request, and the first one that has a date."""
+        count, first_id = count_owners_messages(self.conn, self.scope_id, now_ms=self.now_ms)
+        first = [] if first_id is None else load_sources(self.conn, [first_id], now_ms=self.now_ms).values()
+        return count, next(iter(first), None)
+
     def _said_around(self, period: Period) -> list[Source]:
         """What was said in a period and on the days beside it, newest first; of many years, the last ones."""
         found: list[Source] = []
@@ -193,9 +217,10 @@ def is_of(source: Source, period: Period) -> bool:
 
 
 def _only_requests(source: Source) -> bool:
-    """Whether the owner's words only ask, tell to forget, or are meant as a command."""
+    """Whether the owner's words only ask, greet, tell to forget, or are meant as a command."""
     text = source.text
-    return bool(is_request_for_answer(text) or _COMMAND.match(text) or means_to_forget(text))
+    is_talk = _COMMAND.match(text) is not None or small_talk_of(text) is not None
+    return is_talk or is_request_for_answer(text) or means_to_forget(text)
 
 
 def _also_requests(text: str) -> bool:

@@ -106,6 +106,17 @@ def list_sources(
     return list(load_sources(conn, ids, now_ms=now_ms).values())
 
 
+def count_owners_messages(conn: Connection, scope_id: ScopeId, *, now_ms: int) -> tuple[int, SourceId | None]:
+    """How many unexpired messages of the owner a scope has, and the first one that has a date."""
+    bindings = {"scope": scope_id, "now": now_ms}
+    chosen = "scope_id = :scope AND role = 'user' AND (expires_at_ms IS NULL OR expires_at_ms > :now)"
+    count = conn.execute(f"SELECT count(*) FROM sources WHERE {chosen}", bindings).fetchone()
+    first = conn.execute(
+        f"SELECT id FROM sources AS s WHERE {chosen} AND {IS_DATED} ORDER BY said_at_ms, id LIMIT 1", bindings
+    ).fetchone()
+    return int(count[0]) if count else 0, None if first is None else SourceId(int(first[0]))
+
+
 def requests_among(conn: Connection, ids: Collection[SourceId], *, max_bytes: int) -> dict[SourceId, str]:
     """The texts of those of the sources that somebody has put to pikobot itself, the long ones left out."""
     rows = conn.execute(
