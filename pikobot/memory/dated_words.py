@@ -40,7 +40,7 @@ _DAY_OF_MONTH = "(?P<day>[12]\\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
 _COUNTS = "a one two three four five six seven eight nine ten eleven twelve".split()
 _COUNT = f"(?P<count>\\d{{1,3}}|an|a couple of|{'|'.join(_COUNTS)})"
 _UNIT = "(?P<unit>day|week|month|year)s?"
-_HOW = "(?P<how>in|on|during|since|before|until|till|after|from|to|by|and|of|last|this|late|early|mid)"
+_HOW = "(?P<how>in|on|during|between|since|before|until|till|after|from|to|by|and|of|last|this|late|early|mid)"
 _NO_VERB = "(?! (?:i|we|you|he|she|it|they|be|have|not)\\b)"  # "which of the 3 may I eat"
 _THE = "(?:the )?(?:(?:year|month|beginning|end|start) (?:of )?)?"
 
@@ -119,7 +119,8 @@ def _weekday_before(weekday: int, today: date) -> tuple[date, date]:
     return day, day
 
 
-def _number(text: str) -> int:
+def number_of(text: str) -> int:
+    """A number in digits, Chinese characters up to 99, or English words up to twelve."""
     if text.isdecimal():
         return int(text)
     if text in _COUNTS:
@@ -132,7 +133,7 @@ def _number(text: str) -> int:
 
 def _given(match: re.Match[str], name: str) -> int | None:
     text = match.groupdict().get(name)
-    return None if text is None else _number(text)
+    return None if text is None else number_of(text)
 
 
 def _iso(match: re.Match[str], today: date) -> Span | None:
@@ -179,11 +180,11 @@ def _english_weekday(match: re.Match[str], today: date) -> Span | None:
 
 
 def _ago(match: re.Match[str], today: date) -> Span | None:
-    return _span(match, _back(_number(match["count"]), _unit(match["unit"]), today))
+    return _span(match, _back(number_of(match["count"]), _unit(match["unit"]), today))
 
 
 def _recent(match: re.Match[str], today: date) -> Span | None:
-    return _span(match, _last_ones(_number(match["count"]), _unit(match["unit"]), today))
+    return _span(match, _last_ones(number_of(match["count"]), _unit(match["unit"]), today))
 
 
 def _unit(word: str) -> str:

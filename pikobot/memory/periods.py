@@ -7,12 +7,13 @@ numbers and "may" are mostly something else. Seasons, feasts and "recently" are 
 calendar where it was said.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from pikobot.memory.dated_words import PATTERNS, Span
+from pikobot.memory.dated_words import PATTERNS, Span, number_of
 from pikobot.store.segmentation import fold
 
 MAX_CHARS_READ = 4_000
@@ -22,7 +23,13 @@ _AFTER = frozenset({"after", "之后", "之後", "以后", "以後"})
 _BEFORE = frozenset({"before", "之前", "以前"})
 _UNTIL = frozenset({"until", "till", "by", "为止", "為止"})
 _BENT = _SINCE | _AFTER | _BEFORE | _UNTIL
+_LAST_DAY = re.compile(
+    "\\s*(?:to|until|till|-|–|~|到|至)\\s*(?:the )?(?P<day>[0-9]{1,2}|[一二三四五六七八九十]{1,3})(?:[日号號]|"
+    "(?:st|nd|rd|th)?\\b(?![-/.:]\\d)(?! (?:o'clock|am|pm|people|times)\\b)(?:,? (?P<year>(?:19|20)\\d\\d)\\b)?)"
+)
 _JOINS = frozenset({"to", "until", "till", "and", "-", "–", "到", "至", "和", "与", "與", "~"})
+_ANDS = frozenset({"and", "和", "与", "與"})
+_BETWEEN = ("之间", "之間")
 
 
 @dataclass(frozen=True)
@@ -104,11 +111,12 @@ class _Phrase(NamedTuple):
 
 def _phrases(folded: str, today: date) -> Iterator[_Phrase]:
     """Every period with the characters that name it; two that are joined ("from … to …") are one."""
-    spans = _spans(folded, today)
+    spans = [_with_last_day(folded, span) for span in _spans(folded, today)]
     while spans:
         span = spans.pop(0)
         if spans and _are_joined(folded, span, spans[0]):
             other = spans.pop(0)
+            span, other = _in_one_year(span, other)
             is_yearly = span.is_yearly and other.is_yearly
             first = span.first if span.first <= other.last else _moved(span.first, -1)
             yield _Phrase(span.start, other.end, Period(first, other.last), is_yearly)
@@ -116,6 +124,39 @@ def _phrases(folded: str, today: date) -> Iterator[_Phrase]:
         period = _bent(span, today)
         if period is not None:
             yield _Phrase(span.start, span.end, period, span.is_yearly and span.how not in _BENT)
+
+
+def _with_last_day(folded: str, span: Span) -> Span:
+    """The span of "3 to 9" where only "March 3" was read: the days up to that one of the month, and its year."""
+    following = _LAST_DAY.match(folded, span.end)
+    if following is None or span.first != span.last:
+        return span
+    try:
+        last = span.last.replace(day=number_of(following["day"]))
+    except ValueError:
+        return span
+    years = int(following["year"]) - last.year if following["year"] and span.is_yearly else 0
+    if last < span.first:
+        return span
+    return span._replace(
+        end=following.end(),
+        first=_moved(span.first, years),
+        last=_moved(last, years),
+        is_yearly=span.is_yearly and not years and not following["year"],
+    )
+
+
+def _in_one_year(span: Span, other: Span) -> tuple[Span, Span]:
+    """A month or day without a year is of the year that the other end names: the next one after it, or before it."""
+    if other.is_yearly and not span.is_yearly:
+        years = span.first.year - other.first.year
+        years += _moved(other.last, years) < span.first
+        return span, other._replace(first=_moved(other.first, years), last=_moved(other.last, years))
+    if span.is_yearly and not other.is_yearly:
+        years = other.last.year - span.first.year
+        years -= _moved(span.first, years) > other.last
+        return span._replace(first=_moved(span.first, years), last=_moved(span.last, years)), other
+    return span, other
 
 
 def _spans(folded: str, today: date) -> list[Span]:
@@ -135,10 +176,11 @@ def _spans(folded: str, today: date) -> list[Span]:
 
 
 def _are_joined(folded: str, span: Span, other: Span) -> bool:
-    between = folded[span.end : other.start].strip()
-    is_joined = between in _JOINS or (not between and other.how in _JOINS)
-    is_in_order = span.first <= other.last or (span.is_yearly and other.is_yearly)
-    return is_joined and span.how not in _AFTER | _BEFORE and is_in_order
+    between = folded[span.end : other.start].strip() or other.how
+    if between in _ANDS and span.how != "between" and not folded.startswith(_BETWEEN, other.end):
+        return False
+    is_in_order = span.first <= other.last or span.is_yearly or other.is_yearly
+    return between in _JOINS and span.how not in _AFTER | _BEFORE and is_in_order
 
 
 def _bent(span: Span, today: date) -> Period | None:

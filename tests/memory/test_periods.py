@@ -112,6 +112,33 @@ def test_chinese_words_for_a_time_are_days(text: str, named: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("2023年3月到5月", "2023-03-01/2023-05-31"),
+        ("去年三月到五月我说了什么？", "2023-03-01/2023-05-31"),
+        ("前年十月至二月", "2022-10-01/2023-02-28"),
+        ("上个月1号到5号", "2024-02-01/2024-02-05"),
+        ("2023年3月1日到5日", "2023-03-01/2023-03-05"),
+        ("2023年3月和5月之间", "2023-03-01/2023-05-31"),
+        ("March 3 to 9, 2022", "2022-03-03/2022-03-09"),
+        ("from March to May 2022", "2022-03-01/2022-05-31"),
+        ("between March and May 2022", "2022-03-01/2022-05-31"),
+        ("from December to February 2022", "2021-12-01/2022-02-28"),
+        ("from 3 May to 9 June 2022", "2022-05-03/2022-06-09"),
+    ],
+)
+def test_both_ends_are_of_the_year_that_one_of_them_names(text: str, named: str) -> None:
+    assert days(text) == named
+
+
+@pytest.mark.parametrize(
+    "text", ["in May 2022 and in March", "2022年3月和5月", "from March to May last year"]
+)
+def test_two_periods_that_are_not_joined_are_none(text: str) -> None:
+    assert days(text) is None
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "May I go?",
