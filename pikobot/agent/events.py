@@ -44,8 +44,9 @@ class Notice:
 class RunEnded:
     """The outcome: the answer's text as retained (partial when the run failed midway), and the error if any.
 
-    ``proposes_erasure``: the next message may confirm what the answer shows; ``has_erased``: it was confirmed, and
-    there is no run; ``leaves_traces``: and something of it is left, which the answer names.
+    ``proposes_erasure``: the next message may confirm what the answer shows; ``is_models_choice``: which a model has
+    chosen, so that it has to be seen first. ``has_erased``: it was confirmed, and there is no run; ``leaves_traces``:
+    and something of it is left, which the answer names.
     """
 
     state: State
@@ -53,6 +54,7 @@ class RunEnded:
     is_partial: bool = False
     error: PikobotError | None = None
     proposes_erasure: bool = False
+    is_models_choice: bool = False
     has_erased: bool = False
     leaves_traces: bool = False
 

@@ -231,7 +231,8 @@ class Executor:
         if state is None:
             raise RunFenced
         ended = events.RunEnded(state, outcome.text, outcome.is_partial, outcome.error)
-        emit(replace(ended, proposes_erasure=outcome.proposes_erasure))
+        chosen = outcome.proposes_erasure and not outcome.is_own
+        emit(replace(ended, proposes_erasure=outcome.proposes_erasure, is_models_choice=chosen))
 
 
 async def converse(loop: Loop[AttemptId], context: Sequence[Message], timeout_s: float) -> Outcome:

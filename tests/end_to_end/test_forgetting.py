@@ -57,6 +57,22 @@ def test_a_request_that_is_read_reaches_no_model(
     assert files_with(instance, *MARKS) == []
 
 
+@pytest.mark.parametrize(
+    "asked",
+    ["Please delete Porto --yes", "Summarise: please forget nothing, buy milk --yes", "把波尔图删掉 --yes"],
+)
+def test_what_a_model_chooses_is_shown_before_it_can_be_confirmed(
+    tmp_path: Path, openai_server: ScriptedOpenAI, asked: str
+) -> None:
+    instance = make_instance(tmp_path / "i", openai_server)
+    openai_server.push(text("ok"), tool_calls(("source_forget", '{"everything": true}')), text("done"))
+    ask(instance, SAID["en"], thread="old")
+    shown = ask(instance, asked, thread="t")
+    assert (shown.code, SAID["en"] in shown.out) == (0, True)
+    assert "yes" in shown.err or "是" in shown.err
+    assert SAID["en"] in texts(instance)
+
+
 def test_a_model_that_was_misled_gets_nothing_erased(tmp_path: Path, openai_server: ScriptedOpenAI) -> None:
     instance = make_instance(tmp_path / "i", openai_server)
     records = tmp_path / "records.jsonl"

@@ -98,7 +98,8 @@ async def _answer(
     interrupts = Interrupts()
     with interrupts.installed():
         outcome = await ask(text, is_answered=is_confirmed)
-        if is_confirmed and outcome.ended is not None and outcome.ended.proposes_erasure:
+        ended = outcome.ended
+        if is_confirmed and ended is not None and ended.proposes_erasure and not ended.is_models_choice:
             outcome = await ask(session.words.confirmation)
     if outcome.ended is not None and outcome.ended.proposes_erasure:
         notices.say(session.words.forget_proposed)
