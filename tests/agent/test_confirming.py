@@ -343,10 +343,10 @@ async def test_after_its_conversation_is_erased_the_next_message_starts_another(
             await end_of(await runner.ask("delete this conversation", thread_id=begun.thread_id))
             assert (await end_of(await runner.ask("yes", thread_id=begun.thread_id))).has_erased
             assert rows(db, "SELECT * FROM threads") == []
-            next_one = await runner.ask("hello again", thread_id=begun.thread_id)
+            next_one = await runner.ask("My code is 4712 now", thread_id=begun.thread_id)
             await end_of(next_one)
         assert next_one.thread_id != begun.thread_id
-        assert texts(db) == ["hello again", "Noted."]
+        assert texts(db) == ["My code is 4712 now", "Noted."]
 
 
 @in_event_loop
