@@ -25,16 +25,17 @@ def test_a_conversation_is_found_by_its_name_among_many(tmp_path: Path) -> None:
     assert "“note 3”" not in ask(instance, "Which note 3?").out
 
 
-def test_commands_speak_the_language_of_the_last_message(tmp_path: Path) -> None:
+def test_commands_speak_their_own_language_or_that_of_their_conversation(tmp_path: Path) -> None:
     instance = make_instance(tmp_path / "i")
     assert ask(instance, "/threads").out == "No conversations yet.\n"
-    ask(instance, "我搬到波尔图了")
-    assert ask(instance, "/threads").out.endswith("  2 条消息  “我搬到波尔图了”\n")
-    ask(instance, "ok")
-    assert "回忆模式" in ask(instance, "/status").out
-    ask(instance, "Where did I move?")
+    ask(instance, "我搬到波尔图了", thread="搬家")
+    assert ask(instance, "/threads", thread="搬家").out.endswith("  2 条消息  搬家 “我搬到波尔图了”\n")
+    ask(instance, "ok", thread="搬家")
+    assert "回忆模式" in ask(instance, "/status", thread="搬家").out
     assert "recall" in ask(instance, "/status").out
-    assert "回忆模式" in ask(instance, "/状态").out
+    ask(instance, "Where did I move?", thread="搬家")
+    assert "recall" in ask(instance, "/status", thread="搬家").out
+    assert "回忆模式" in ask(instance, "/状态", thread="搬家").out
 
 
 def test_what_was_answered_by_quoting_is_not_memory_and_goes_with_what_it_quotes(tmp_path: Path) -> None:
