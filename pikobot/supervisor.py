@@ -23,6 +23,7 @@ from pikobot.agent.sweeper import Sweeper
 from pikobot.brains import chat_brain, learning_brain, learning_limits
 from pikobot.channels.operator.methods import OperatorContext, call_async, create_context
 from pikobot.channels.operator.server import OperatorServer, serve_operator
+from pikobot.channels.terminal.commands import MAX_THREADS_SHOWN
 from pikobot.channels.terminal.services import TerminalServices
 from pikobot.clock import Clock, SystemClock
 from pikobot.config import Config
@@ -190,7 +191,9 @@ def terminal_services(service: Service) -> TerminalServices:
         return await call_async(operator, method, params)
 
     async def threads() -> list[dict[str, object]]:
-        listed = await ask_operator("threads.list", {"scope": str(owner_scope())})
+        listed = await ask_operator(
+            "threads.list", {"scope": str(owner_scope()), "limit": MAX_THREADS_SHOWN + 1}
+        )
         return list(listed["threads"])
 
     async def named(key: str) -> dict[str, object] | None:

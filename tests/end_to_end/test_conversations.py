@@ -19,7 +19,8 @@ def test_a_conversation_is_found_by_its_name_among_many(tmp_path: Path) -> None:
     lines = [f'{{"thread":"t{number}","role":"user","text":"note {number}"}}' for number in range(30)]
     assert import_("jsonl", str(imported(tmp_path, *lines)), instance.root) == ExitCode.DONE
     shown = ask(instance, "/threads").out.splitlines()
-    assert len(shown) == 20
+    assert len(shown) == 21
+    assert shown.pop() == (f"… and more, older ones: `pikobot rpc threads.list {instance.option}` lists all.")
     assert shown[0].endswith("  1 message  t29 “note 29”")
     assert ask(instance, "/forget thread --yes", thread="t3").code == 0
     assert "“note 3”" not in ask(instance, "Which note 3?").out

@@ -110,7 +110,8 @@ async def _threads(argument: str, session: Session, services: TerminalServices, 
         session.listed = session.listed or (await services.threads())[:MAX_THREADS_SHOWN]
         await resume(_numbered(argument, session), session, services, dialog)
         return
-    session.listed = (await services.threads())[:MAX_THREADS_SHOWN]
+    found = await services.threads()
+    session.listed = found[:MAX_THREADS_SHOWN]
     if not session.listed:
         dialog.say(session.words.no_threads)
     counts = [_count(thread, session.words) for thread in session.listed]
@@ -119,6 +120,8 @@ async def _threads(argument: str, session: Session, services: TerminalServices, 
         mark = "*" if thread.get("id") == session.thread_id else " "
         date, padding = _date(thread, session.words), " " * (width - cells(count))
         dialog.say(f"{mark}{number:>3}  {date}  {padding}{count}  {_title(thread, session.words)}")
+    if len(found) > MAX_THREADS_SHOWN:
+        dialog.say(services.completed(session.words.threads_more))
     if session.listed and dialog.is_interactive:
         dialog.say(session.words.threads_hint)
 

@@ -51,6 +51,7 @@ class Wording:
     new_thread: str
     no_threads: str
     threads_hint: str
+    threads_more: str
     thread_number: str
     messages: str
     one_message: str
@@ -167,6 +168,7 @@ EN = Wording(
     new_thread="A new conversation starts with your next message.",
     no_threads="No conversations yet.",
     threads_hint="/threads N continues one of them.",
+    threads_more="… and more, older ones: `pikobot rpc threads.list` lists all.",
     thread_number="/threads takes a number from the list: 1 to {count}",
     messages="{count} messages",
     one_message="1 message",
@@ -311,6 +313,7 @@ ZH = Wording(
     new_thread="新的对话从你的下一条消息开始。",
     no_threads="还没有对话。",
     threads_hint="/话题 N 继续其中一个。",
+    threads_more="……还有更早的：`pikobot rpc threads.list` 列出全部。",
     thread_number="/话题 需要列表中的编号：1 到 {count}",
     messages="{count} 条消息",
     one_message="1 条消息",
