@@ -40,7 +40,9 @@ _DAY_OF_MONTH = "(?P<day>[12]\\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
 _COUNTS = "a one two three four five six seven eight nine ten eleven twelve".split()
 _COUNT = f"(?P<count>\\d{{1,3}}|an|a couple of|{'|'.join(_COUNTS)})"
 _UNIT = "(?P<unit>day|week|month|year)s?"
-_HOW = "(?P<how>in|on|during|between|since|before|until|till|after|from|to|by|and|of|last|this|late|early|mid)"
+_HOW = (
+    "(?P<how>in|on|during|between|since|before|until|till|after|from|to|by|and|of|last|this|late|early|mid)"
+)
 _NO_VERB = "(?! (?:i|we|you|he|she|it|they|be|have|not)\\b)"  # "which of the 3 may I eat"
 _THE = "(?:the )?(?:(?:year|month|beginning|end|start) (?:of )?)?"
 
