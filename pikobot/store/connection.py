@@ -184,7 +184,7 @@ class Database:
         """Keep the WAL short. The commit stands whatever comes of it, and the next one tries again."""
         if self._wal_pages >= CHECKPOINT_PAGES:
             self._wal_pages = 0
-            with suppress(apsw.Error), self.around_checkpoint(self):
+            with suppress(apsw.Error, PikobotError, OSError), self.around_checkpoint(self):
                 self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def maintenance_connection(self) -> Connection:

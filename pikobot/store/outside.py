@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -216,7 +216,8 @@ def _put_stamp(db: Database, seen: _Seen) -> None:
     """Put a time of change on the file that no write can give it; where that fails it is another one than expected."""
     found = os.stat(db.path)
     changed_at_ns = found.st_mtime_ns - 1
-    os.utime(db.path, ns=(found.st_atime_ns, changed_at_ns))
+    with suppress(PermissionError):  # a file of another owner
+        os.utime(db.path, ns=(found.st_atime_ns, changed_at_ns))
     seen.stamp = _Stamp(found.st_ino, found.st_size, changed_at_ns)
 
 

@@ -254,12 +254,13 @@ def test_a_long_wal_is_copied_into_the_database_by_the_commit_that_makes_it_long
     assert (b"that is copied" in before, b"that is copied" in path.read_bytes()) == (False, True)
 
 
+@pytest.mark.parametrize("error", [apsw.FullError("no room"), PikobotError("no"), FileNotFoundError("gone")])
 def test_a_commit_stands_even_if_the_wal_can_not_be_copied(
-    db: Database, monkeypatch: pytest.MonkeyPatch
+    db: Database, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
     def failing(database: Database) -> Iterator[None]:
-        raise apsw.FullError("no room")
+        raise error
         yield
 
     db.around_checkpoint = failing

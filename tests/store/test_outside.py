@@ -1,3 +1,4 @@
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,6 +153,21 @@ def test_what_was_left_before_is_told_again_until_it_is_overwritten(db: Database
     db.perform(overwrite_remains, [3])
     for _ in range(2):
         assert 3 not in settle_and_find_remains(db).left
+
+
+def test_where_no_time_of_change_can_be_put_on_the_file_all_is_looked_at_every_time(
+    db: Database, numbers: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "not the owner")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    say(db, "hello")
+    for _ in range(2):
+        assert settle_and_find_remains(db).is_settled
+        say(db, "more")
+        db.perform(Database.truncate_wal)
+    assert [looked for looked in numbers if looked == "all"] == ["all", "all"]
 
 
 def test_after_overwriting_only_what_was_overwritten_is_looked_at_again(
