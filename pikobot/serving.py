@@ -61,7 +61,7 @@ class InstanceLock:
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, 0)
         finally:
-            os.close(descriptor)
+            _unlock(descriptor)
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +90,7 @@ def acquire_serving_lock(
         shared = _try_lock(instance, fcntl.LOCK_SH)
         if shared is None:
             raise InstanceBusy(_served_sentence(instance, _read_holder(instance)))
-        os.close(shared)
+        _unlock(shared)
         if time.monotonic() >= deadline:
             raise InstanceBusy(
                 f"the instance {instance.root} is in use by another command: try again when it has ended"
@@ -104,7 +104,7 @@ def acquire_visitor_lock(instance: Instance) -> InstanceLock | ServedBy:
     if descriptor is None:
         return _read_holder(instance)
     if replacing.is_waiting(instance.root):
-        os.close(descriptor)
+        _unlock(descriptor)
         raise InstanceBusy(
             f"a restore of {instance.root} was cut off: run the command again, it is finished then"
         )
@@ -115,7 +115,7 @@ def _complete_restore(instance: Instance, descriptor: int) -> None:
     try:
         replacing.complete(instance.root)
     except BaseException:
-        os.close(descriptor)
+        _unlock(descriptor)
         raise
 
 
@@ -145,7 +145,14 @@ def _try_lock(instance: Instance, operation: int) -> int | None:
                     f"the file system of {instance.root} has no locks: put the instance on a local disk"
                 ) from error
             raise os_failure("lock", instance.lock_path, error) from error
-        os.close(descriptor)  # the directory was replaced between open and lock: take the new file
+        _unlock(descriptor)  # the directory was replaced between open and lock: take the new file
+
+
+def _unlock(descriptor: int) -> None:
+    """Not by closing alone: a child that is just being started has a copy of the descriptor, and so would its lock."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def _open_lock_file(instance: Instance) -> int:

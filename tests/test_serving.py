@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,31 @@ def test_a_server_waits_for_a_visitor_to_finish(instance: Instance, monkeypatch:
         with acquire_serving_lock(instance, visitor_wait_s=600) as lock:
             assert lock.is_serving
         assert len(waits) == 1
+
+
+def open_descriptors() -> list[int]:
+    found = []
+    for descriptor in range(256):
+        with suppress(OSError):
+            os.fstat(descriptor)
+            found.append(descriptor)
+    return found
+
+
+@pytest.mark.parametrize("acquire", [acquire_serving_lock, acquire_visitor_lock])
+def test_a_child_that_is_just_being_started_does_not_keep_a_released_lock(
+    instance: Instance, acquire: Callable[[Instance], InstanceLock]
+) -> None:
+    lock = acquire(instance)
+    at = instance.lock_path.stat()
+    copies = [os.dup(each) for each in open_descriptors() if os.path.samestat(os.fstat(each), at)]
+    try:
+        lock.release()
+        acquire_serving_lock(instance).release()
+    finally:
+        for copy in copies:
+            os.close(copy)
+    assert copies
 
 
 def test_locks_exclude_each_other_inside_a_process_too(instance: Instance) -> None:
