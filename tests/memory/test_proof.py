@@ -14,15 +14,20 @@ from tests.memory.planting import ENGLISH, on_disk, receipt_of
 from tests.memory.remembering import opened, say
 
 
-def test_a_copy_that_sqlite_left_outside_of_rows_is_overwritten(tmp_path: Path, path: Path) -> None:
-    with opened(tmp_path) as db:
-        [name] = say(db, f"the code is {ENGLISH}")
-        say(db, "good morning")
+def said_with_remains(root: Path, remains: bytes, *others: str) -> str:
+    """Say the mark and what else; leave these bytes outside of rows, ``{id}`` as the id of what was said."""
+    with opened(root) as db:
+        [name, *_] = say(db, f"the code is {ENGLISH}", *others)
         db.perform(Database.truncate_wal)
-    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
+    with (root / "pikobot.sqlite3").open("r+b") as file:
         unused = file.read(16_384).index(bytes(100)) + 50
         file.seek(unused)
-        file.write(b"Zanzibarite")
+        file.write(remains.replace(b"{id}", name.encode()))
+    return name
+
+
+def test_a_copy_that_sqlite_left_outside_of_rows_is_overwritten(tmp_path: Path, path: Path) -> None:
+    name = said_with_remains(tmp_path, b"Zanzibarite", "good morning")
     with opened(tmp_path) as db:
         receipt = receipt_of(forget(db, path, [name]))
         assert (receipt.is_rewritten, receipt.is_clean) == (False, True)
@@ -32,13 +37,7 @@ def test_a_copy_that_sqlite_left_outside_of_rows_is_overwritten(tmp_path: Path, 
 
 
 def test_an_erased_id_that_stands_outside_of_rows_is_overwritten_as_well(tmp_path: Path, path: Path) -> None:
-    with opened(tmp_path) as db:
-        [name] = say(db, f"the code is {ENGLISH}")
-        db.perform(Database.truncate_wal)
-    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
-        unused = file.read(16_384).index(bytes(100)) + 50
-        file.seek(unused)
-        file.write(b"something with " + name.encode())
+    name = said_with_remains(tmp_path, b"something with {id}")
     with opened(tmp_path) as db:
         assert receipt_of(forget(db, path, [name])).is_clean
         assert b"something with" not in on_disk(db)
@@ -47,13 +46,7 @@ def test_an_erased_id_that_stands_outside_of_rows_is_overwritten_as_well(tmp_pat
 def test_where_overwriting_does_not_help_the_database_is_rewritten(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with opened(tmp_path) as db:
-        [name] = say(db, f"the code is {ENGLISH}")
-        db.perform(Database.truncate_wal)
-    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
-        unused = file.read(16_384).index(bytes(100)) + 50
-        file.seek(unused)
-        file.write(b"Zanzibarite")
+    name = said_with_remains(tmp_path, b"Zanzibarite")
     monkeypatch.setattr(proof, "overwrite_remains", lambda db, pages: frozenset())
     with opened(tmp_path) as db:
         receipt = receipt_of(forget(db, path, [name]))
@@ -64,13 +57,7 @@ def test_where_overwriting_does_not_help_the_database_is_rewritten(
 def test_much_that_stands_outside_of_rows_is_overwritten_without_being_searched(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with opened(tmp_path) as db:
-        [name] = say(db, f"the code is {ENGLISH}")
-        db.perform(Database.truncate_wal)
-    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
-        unused = file.read(16_384).index(bytes(100)) + 50
-        file.seek(unused)
-        file.write(b"something else")
+    name = said_with_remains(tmp_path, b"something else")
     monkeypatch.setattr(proof, "MAX_COMPARED", 5)
     with opened(tmp_path) as db:
         receipt = receipt_of(forget(db, path, [name]))
@@ -84,13 +71,7 @@ def test_a_database_that_cannot_be_rewritten_is_told_and_tried_again(
     def full(db: Database) -> None:
         raise PikobotError("the disk is full")
 
-    with opened(tmp_path) as db:
-        [name] = say(db, f"the code is {ENGLISH}")
-        db.perform(Database.truncate_wal)
-    with (tmp_path / "pikobot.sqlite3").open("r+b") as file:
-        unused = file.read(16_384).index(bytes(100)) + 50
-        file.seek(unused)
-        file.write(b"Zanzibarite")
+    name = said_with_remains(tmp_path, b"Zanzibarite")
     with opened(tmp_path) as db:
         with monkeypatch.context() as patch:
             patch.setattr(proof, "overwrite_remains", lambda db, pages: frozenset())
