@@ -115,8 +115,7 @@ async def serving(
         stack.push_async_callback(runner.aclose)
         stack.enter_context(_first_failure())
         async with asyncio.TaskGroup() as group:
-            background = [each for each in (sweeper, learner, indexer) if each is not None]
-            worker = group.create_task(_work(runner, background, until_idle=until_idle))
+            worker = group.create_task(_work(runner, (sweeper, learner, indexer), until_idle=until_idle))
             try:
                 yield Service(instance, config, db, runner, operator, worker, sweeper)
             finally:
@@ -144,9 +143,10 @@ def _first_failure() -> Iterator[None]:
 
 
 async def _work(
-    runner: Runner, background: Sequence[Sweeper | Learner | Indexer], *, until_idle: bool
+    runner: Runner, workers: Sequence[Sweeper | Learner | Indexer | None], *, until_idle: bool
 ) -> None:
     """Everything side by side; until idle one after the other, each with what the one before left."""
+    background = [worker for worker in workers if worker is not None]
     if until_idle:
         await runner.serve(until_idle=True)
         for worker in background:
