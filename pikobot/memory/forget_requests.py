@@ -84,6 +84,12 @@ _CHINESE_NOT = re.compile(
 )
 
 
+_EXCEPTION = re.compile(
+    "\\b(?:except|excluding|apart from|aside from|other than|besides|but (?:not|keep|for))\\b"
+    "|除了|除.+外|以外|之外|[但只]保留"
+)
+
+
 def asks_to_forget(text: str) -> bool:
     """Whether the message, apart from what it quotes, tells somebody to forget or delete something."""
     return any(map(_is_request, _sentences(_QUOTED.sub(" ", text))))
@@ -95,6 +101,8 @@ def read_request(text: str, today: date) -> ForgetRequest | None:
     if len(text) > MAX_REQUEST_CHARS or len(sentences) != 1 or not _is_request(sentences[0]):
         return None
     asked = sentences[0]
+    if _EXCEPTION.search(asked):
+        return None  # what is to be kept is no word to look for
     return _read_english(asked, today) or _read_chinese(asked, today)
 
 

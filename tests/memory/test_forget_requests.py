@@ -160,6 +160,22 @@ def test_what_denies_tells_quotes_or_asks_about_it_is_no_request(text: str) -> N
 @pytest.mark.parametrize(
     "text",
     [
+        "wipe everything about me except Porto",
+        "forget everything I said in March 2024, but not the wedding",
+        "delete all my data apart from my dentist",
+        "把关于我的都忘掉，除了波尔图",
+        "除了牙医以外，把我说过的全部删掉",
+        "忘掉所有的事情，只保留生日",
+    ],
+)
+def test_what_is_to_be_kept_is_never_read_as_what_is_to_go(text: str) -> None:
+    assert asks_to_forget(text)
+    assert read_request(text, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "forget it",
         "Forget about it.",
         "Forget Paris is a good film",
