@@ -16,6 +16,7 @@ from pikobot.memory import moments
 from pikobot.memory.params import is_tag
 from pikobot.store import extraction_jobs, leases
 from pikobot.store.connection import Connection, Database
+from pikobot.store.erasures import is_erased
 from pikobot.store.extraction_jobs import Outcome
 from pikobot.store.facts import (
     OWNER,
@@ -29,7 +30,6 @@ from pikobot.store.facts import (
     store_fact,
 )
 from pikobot.store.leases import Lease
-from pikobot.store.listing import is_erased
 from pikobot.store.scopes import ScopeId, load_scope
 from pikobot.store.sources import Source, SourceId, content_hash, load_sources
 

@@ -20,7 +20,8 @@ from pikobot.memory.extract import queue_sources
 from pikobot.memory.moments import Moment, parse_moment
 from pikobot.memory.params import named_key
 from pikobot.store.connection import Connection, Database
-from pikobot.store.listing import StoredRecord, find_record, is_identity_erased
+from pikobot.store.erasures import identity_is_erased
+from pikobot.store.listing import StoredRecord, find_record
 from pikobot.store.prepare import identity_key
 from pikobot.store.scopes import MAIN_WORKSPACE, ScopeId, ensure_scope, owner_scope
 from pikobot.store.sources import (
@@ -252,7 +253,7 @@ def _store_record(batch: _Batch, record: ImportRecord) -> None:
         batch.counted.changed += 1
         batch.problems.append(Problem(record.line, CHANGED))
     elif any(
-        is_identity_erased(batch.tx, each)
+        identity_is_erased(batch.tx, each)
         for each in (identity, revision_identity(batch.key, identity, record.text))
     ):
         batch.counted.erased += 1

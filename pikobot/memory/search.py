@@ -32,12 +32,12 @@ from pikobot.memory.records import (
 )
 from pikobot.store.connection import Connection
 from pikobot.store.entities import fold_name
+from pikobot.store.erasures import is_erased
 from pikobot.store.fact_index import FactFilters, FactHit, list_facts, search_facts
 from pikobot.store.facts import FactId, load_facts
 from pikobot.store.listing import (
     SourcePosition,
     find_by_external_id,
-    is_erased,
     list_sources,
     requests_among,
 )

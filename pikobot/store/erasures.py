@@ -126,11 +126,12 @@ def read_after(conn: Connection, position: int) -> Iterator[Erasure]:
 
 
 def is_erased(conn: Connection, public_id: str) -> bool:
+    """Whether a tombstone names that public id."""
     return bool(conn.execute("SELECT 1 FROM erasures WHERE public_id = ?", (public_id,)).fetchone())
 
 
 def identity_is_erased(conn: Connection, identity: bytes) -> bool:
-    """Whether the outside record of that identity was erased: a second import must leave it out."""
+    """Whether a record of that identity was erased; checked in the transaction that would store it again."""
     return bool(conn.execute("SELECT 1 FROM erasures WHERE identity = ? LIMIT 1", (identity,)).fetchone())
 
 

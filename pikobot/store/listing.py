@@ -145,16 +145,6 @@ def find_by_external_id(
     return [row[0] for row in rows]
 
 
-def is_erased(conn: Connection, public_id: str) -> bool:
-    """Whether a tombstone names that public id."""
-    return bool(conn.execute("SELECT 1 FROM erasures WHERE public_id = ?", (public_id,)).fetchone())
-
-
-def is_identity_erased(conn: Connection, identity: bytes) -> bool:
-    """Whether a record of that identity was erased; checked in the transaction that would store it again."""
-    return bool(conn.execute("SELECT 1 FROM erasures WHERE identity = ?", (identity,)).fetchone())
-
-
 def find_record(conn: Connection, identity: bytes) -> StoredRecord | None:
     """The source stored for an imported record."""
     row = conn.execute(
