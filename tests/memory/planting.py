@@ -1,6 +1,9 @@
 """Marks in every place that a message reaches, and the look for them in the bytes of an instance."""
 
 import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
@@ -54,3 +57,22 @@ def plant(db: Database) -> Exchange:
     exchange(db, "what was the code?", f"it was {marks}", reads=[secret.request, secret.answer])
     exchange(db, "remind me", transcript=[marks], reads=[secret.answer], is_leased=True, thread="reminder")
     return secret
+
+
+@contextmanager
+def copied_at_every_statement(db: Database, into: Path) -> Iterator[list[Path]]:
+    """Copies of the files as a kill before each statement of the block would leave them, oldest first."""
+    copies: list[Path] = []
+
+    def copy(cursor: object, sql: str, bindings: object) -> bool:
+        target = into / f"at-{len(copies)}"
+        target.mkdir()
+        for file in db.path.parent.iterdir():
+            if file.is_file() and not file.name.endswith("-shm"):
+                shutil.copy(file, target)
+        copies.append(target)
+        return True
+
+    db.perform(lambda db: setattr(db.maintenance_connection(), "exec_trace", copy))
+    yield copies
+    db.perform(lambda db: setattr(db.maintenance_connection(), "exec_trace", None))

@@ -25,6 +25,7 @@ from pikobot.store.sources import SourceId
 from tests.memory.conversing import attach, exchange, public, read, write
 from tests.memory.learning import batch, candidate, fact, learn, source
 from tests.memory.meaning import Meaning, embed_all, engine
+from tests.memory.planting import copied_at_every_statement
 from tests.memory.remembering import NOW_MS, StillClock, opened, say
 
 OLD = "my code is zanzibarite-7731 紫水晶藏宝图"
@@ -318,25 +319,13 @@ def test_killed_at_any_statement_it_says_the_old_or_the_new(tmp_path: Path, path
     root = tmp_path / "i"
     root.mkdir()
     path = root / path.name
-    snapshots: list[Path] = []
-
-    def copy(cursor: object, sql: str, bindings: object) -> bool:
-        target = tmp_path / f"at-{len(snapshots)}"
-        target.mkdir()
-        for file in root.iterdir():
-            if not file.name.endswith("-shm"):
-                shutil.copy(file, target)
-        snapshots.append(target)
-        return True
-
     with opened(root) as db:
         finish_interrupted(db, path)
         request = exchange(db, OLD, f"noted: {OLD}").request
         [public_id] = public(db, request)
         learn(db, f"The owner said {OLD}", public_id)
-        db.perform(lambda db: setattr(db.maintenance_connection(), "exec_trace", copy))
-        edited(db, path, public_id)
-        db.perform(lambda db: setattr(db.maintenance_connection(), "exec_trace", None))
+        with copied_at_every_statement(db, tmp_path) as snapshots:
+            edited(db, path, public_id)
     outcomes = []
     for snapshot in snapshots:
         with opened(snapshot) as db:

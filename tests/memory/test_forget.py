@@ -19,7 +19,16 @@ from pikobot.store.leases import State
 from pikobot.store.scopes import Scope, ensure_scope
 from pikobot.store.text_index import check_text_index
 from tests.memory.conversing import exchange, public, read, write
-from tests.memory.planting import ENGLISH, MARKS, everything, marks_in, on_disk, plant, receipt_of
+from tests.memory.planting import (
+    ENGLISH,
+    MARKS,
+    copied_at_every_statement,
+    everything,
+    marks_in,
+    on_disk,
+    plant,
+    receipt_of,
+)
 from tests.memory.remembering import NOW_MS, StillClock, opened, say
 
 
@@ -291,24 +300,12 @@ def test_a_crash_at_any_step_is_finished_at_the_next_open(
 
 @pytest.mark.crash
 def test_killed_at_any_statement_it_is_before_or_after_never_between(tmp_path: Path, path: Path) -> None:
-    snapshots: list[Path] = []
-
-    def copy(cursor: object, sql: str, bindings: object) -> bool:
-        target = tmp_path / f"at-{len(snapshots)}"
-        target.mkdir()
-        for file in tmp_path.glob("*.*"):
-            if not file.name.endswith("-shm"):
-                shutil.copy(file, target)
-        snapshots.append(target)
-        return True
-
     with opened(tmp_path) as db:
         finish_interrupted(db, path)
         secret = plant(db)
         ids = public(db, secret.request)
-        db.perform(lambda db: setattr(db.maintenance_connection(), "exec_trace", copy))
-        receipt_of(forget(db, path, ids))
-        db.perform(lambda db: setattr(db.maintenance_connection(), "exec_trace", None))
+        with copied_at_every_statement(db, tmp_path) as snapshots:
+            receipt_of(forget(db, path, ids))
     outcomes = []
     for snapshot in snapshots:
         with opened(snapshot) as db:

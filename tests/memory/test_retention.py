@@ -20,6 +20,7 @@ from pikobot.store.retention import adopted_message_days
 from pikobot.store.scopes import owner_scope
 from tests.memory.conversing import attach, exchange, public, read, write
 from tests.memory.learning import learn
+from tests.memory.planting import copied_at_every_statement
 from tests.memory.remembering import DAY_MS, NOW_MS, StillClock, opened, say
 
 SECRET = "the code is zanzibarite-7731 紫水晶藏宝图"
@@ -187,24 +188,12 @@ def test_killed_at_any_statement_a_sweep_is_finished_by_the_next(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeping, "BATCH_SOURCES", 1)
-    snapshots: list[Path] = []
-
-    def copy(cursor: object, sql: str, bindings: object) -> bool:
-        target = tmp_path / f"at-{len(snapshots)}"
-        target.mkdir()
-        for file in tmp_path.glob("*.*"):
-            if not file.name.endswith("-shm"):
-                shutil.copy(file, target)
-        snapshots.append(target)
-        return True
-
     with opened(tmp_path) as db:
         finish_interrupted(db, path)
         say(db, SECRET, f"{SECRET} again", expires_at_ms=NOW_MS)
         say(db, "我住在波尔图", thread="b")
-        db.perform(lambda db: setattr(db.maintenance_connection(), "exec_trace", copy))
-        assert len(swept(db, path)) == 1
-        db.perform(lambda db: setattr(db.maintenance_connection(), "exec_trace", None))
+        with copied_at_every_statement(db, tmp_path) as snapshots:
+            assert len(swept(db, path)) == 1
     assert len(snapshots) > 40
     for snapshot in snapshots:
         with opened(snapshot) as db:
