@@ -24,7 +24,7 @@ from pikobot.backup.reading import Progress, check_is_there, no_progress, read_b
 from pikobot.clock import Clock
 from pikobot.config import parse_config
 from pikobot.credentials import create_credentials
-from pikobot.errors import ConfigError, DamagedData, PikobotError, SchemaTooNew, UsageError
+from pikobot.errors import ConfigError, DamagedData, ExitCode, PikobotError, SchemaTooNew, UsageError
 from pikobot.files import DIRECTORY_MODE, FILE_MODE, os_failure, read_text
 from pikobot.instance import Instance, is_instance, make_root
 from pikobot.memory import ledger
@@ -49,7 +49,8 @@ class RestoreReport:
     """What the instance is now. ``erased_again``: ledger rows that the backup's database did not know.
 
     ``other_way`` of them come from a ledger that had gone another way. ``other_ledgers`` were found besides the
-    backup's own. ``has_replaced``: there was a database. ``notes``: what the owner should look at.
+    backup's own. ``has_replaced``: there was a database. ``damages`` came with the backup; ``left``: where something
+    of what was erased is left, or could not be looked for.
     """
 
     manifest: Manifest
@@ -58,7 +59,15 @@ class RestoreReport:
     other_way: int
     other_ledgers: int
     has_replaced: bool
-    notes: tuple[str, ...]
+    damages: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What `pikobot verify` would end with for these."""
+        if self.damages:
+            return ExitCode.DAMAGED
+        return ExitCode.FAILED if self.left else ExitCode.DONE
 
 
 def restore(
@@ -116,7 +125,7 @@ def _stage(
     _check_staged(backup, stage, manifest)
     chains = list(_chains(backup, stage, instance, manifest, ledgers))
     union = unite(chain_in(stage.database_path), chains)
-    sources, notes = _obey(stage, union, clock, progress)
+    sources, damages, left = _obey(stage, union, clock, progress)
     if not os.path.lexists(instance.credentials_path):
         create_credentials(stage.credentials_path)
     return RestoreReport(
@@ -126,7 +135,8 @@ def _stage(
         other_way=len(union.elsewhere),
         other_ledgers=len(chains) - 1,
         has_replaced=instance.database_path.exists(),
-        notes=tuple(notes),
+        damages=damages,
+        left=left,
     )
 
 
@@ -220,10 +230,12 @@ def _refuse_other(instance: Instance, found: str | None, manifest: Manifest) -> 
         )
 
 
-def _obey(stage: Instance, union: Union, clock: Clock, progress: Progress) -> tuple[int, list[str]]:
+def _obey(
+    stage: Instance, union: Union, clock: Clock, progress: Progress
+) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
     """Migrate the staged database, erase what the ledgers name, prove it.
 
-    Returns how many sources stand, and what the owner should know of.
+    Returns how many sources stand, what is damaged, and where something of what was erased may be left.
     """
     progress("restoring", 0, 1)
     with closing(open_database(stage.database_path, clock)) as db:
@@ -233,9 +245,9 @@ def _obey(stage: Instance, union: Union, clock: Clock, progress: Progress) -> tu
         finished = finish_interrupted(db, stage.ledger_path)
         if finished.problem is not None:
             raise PikobotError(f"what was erased can't be removed from the copy: {finished.problem}")
-        notes = _prove(db, stage, erased)
+        left = _prove(db, stage, erased)
         with db.read() as conn:
-            return count_sources(conn, now_ms=clock.now_ms()), [*inspect(conn), *notes]
+            return count_sources(conn, now_ms=clock.now_ms()), tuple(inspect(conn)), tuple(left)
 
 
 def _make_whole(db: Database) -> None:
@@ -259,4 +271,5 @@ def _prove(db: Database, stage: Instance, erased: Erased) -> list[str]:
     report = scan(stage.root, db, needles)
     if any(find.file.startswith(DATABASE_NAME) for find in report.finds):
         raise PikobotError("the restored database still holds what was erased: please report this")
-    return [f"{find.file} holds {Count(find.fragments):fragment} of what was erased" for find in report.finds]
+    left = [f"{find.file} holds {Count(find.fragments):fragment} of what was erased" for find in report.finds]
+    return [*left, *(f"not looked through: {problem}" for problem in report.unreadable)]

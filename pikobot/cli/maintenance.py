@@ -1,5 +1,6 @@
 """`pikobot verify` and `pikobot reindex`: is everything sound, and make the indexes again."""
 
+import sys
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -42,7 +43,10 @@ def verify(
 
 
 def reindex(root: Path) -> ExitCode:
-    """Make the indexes of an instance again. Raises `InstanceBusy` while a process serves it."""
+    """Make the indexes of an instance again; 1 when old traces could not be removed.
+
+    Raises `InstanceBusy` while a process serves it.
+    """
     instance = open_instance(root)
     clock = SystemClock()
     with (
@@ -52,7 +56,12 @@ def reindex(root: Path) -> ExitCode:
         made = reindex_memory(db)
     counts = f"{Count(made.sources):source}, {Count(made.facts):fact}, {Count(made.vectors):vector}"
     emit(f"indexed {counts}\n")
-    return ExitCode.DONE
+    if made.problem is None:
+        return ExitCode.DONE
+    sys.stderr.write(
+        f"what stands in the database outside of rows could not be removed: {made.problem}; run it again\n"
+    )
+    return ExitCode.FAILED
 
 
 def _line(finding: Finding) -> str:

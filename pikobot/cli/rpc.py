@@ -3,7 +3,7 @@
 The process that serves the instance answers; when nobody does, the database is opened here. With ``--batch``
 every line of a file is a call ``{"method","params"}``, answered by one line in the same order, and a failed
 call stops nothing: the exit code is 1 if any failed. Errors are JSON too, on stderr unless they are a line of
-a batch.
+a batch. An erasure that leaves traces has failed as well, though its receipt is printed.
 """
 
 import json
@@ -19,8 +19,13 @@ from pikobot.cli.inputs import STDIN, opened
 from pikobot.clock import SystemClock
 from pikobot.errors import ExitCode, MalformedRequest, PikobotError, UsageError
 from pikobot.instance import Instance, open_instance
+from pikobot.memory.receipts import tells_of_traces
 from pikobot.streams import emit_utf8, take_failure
 from pikobot.text import parse_json
+
+LEAVES_TRACES = (
+    "what was erased is not proved to be gone from every file: the receipt names where, and what to do"
+)
 
 
 def rpc(
@@ -45,8 +50,10 @@ def rpc(
             return code
         arguments = {} if params is None else parse_json(_params(params), "the parameter object")
         with connect_operator(open_instance(root), SystemClock()) as operator:
-            _print(_completed(root, _call(operator, str(method), arguments, timing=timing)))
+            result = _call(operator, str(method), arguments, timing=timing)
+            _print(_completed(root, result))
         _raise_lost()
+        _raise_traces(result)
     except PikobotError as error:
         sys.stderr.write(json.dumps(_error(root, error), ensure_ascii=False) + "\n")
         return error.exit_code
@@ -67,7 +74,9 @@ def _batch(root: Path, file: str, *, timing: bool) -> ExitCode:
     with opened(file) as stream, connect_operator(open_instance(root), SystemClock()) as operator:
         for line in _bounded_lines(stream):
             try:
-                _print(_completed(root, _answer_line(operator, line, timing=timing)))
+                result = _answer_line(operator, line, timing=timing)
+                has_failed |= tells_of_traces(result)
+                _print(_completed(root, result))
             except PikobotError as error:
                 has_failed = True
                 _print(_error(root, error))
@@ -125,6 +134,11 @@ def _error(root: Path, error: PikobotError) -> Json:
 def _raise_lost() -> None:
     if (failure := take_failure()) is not None:
         raise failure
+
+
+def _raise_traces(result: Json) -> None:
+    if tells_of_traces(result):
+        raise PikobotError(LEAVES_TRACES)
 
 
 def _print(document: Json) -> None:

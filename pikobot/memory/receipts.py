@@ -1,5 +1,6 @@
 """The receipt of an erasure: counts and places, never a word of what was erased."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -89,7 +90,7 @@ class Receipt:
             if (count := self.removed.rows.get(table))
         ]
         width = max((line.index(" ") for line in counts), default=0)
-        lines = ["已忘记：" if chinese else "Forgotten:"]
+        lines = [self._heading(chinese)]
         for number, _, name in (line.partition(" ") for line in counts):
             lines.append(f"  {number:>{width}}  {name}")
         lines += [] if self.labels is None else label_lines(self.labels, language)
@@ -97,6 +98,15 @@ class Receipt:
         lines.append(self._scan_line(chinese))
         lines += self._problems(chinese)
         return lines
+
+    def _heading(self, chinese: bool) -> str:
+        if self.is_clean:
+            return "已忘记：" if chinese else "Forgotten:"
+        return (
+            "已从记忆中删除，但尚不能证明已全部消失（见下文）："
+            if chinese
+            else "Erased from memory, but not proved to be gone from every file (see below):"
+        )
 
     def _runs_line(self, chinese: bool) -> list[str]:
         cancelled, requeued = self.removed.runs_cancelled, self.removed.runs_requeued
@@ -138,6 +148,12 @@ class Receipt:
             f"无法检查：{problem}" if chinese else f"Not checked: {problem}"
             for problem in self.scan.unreadable
         ]
+
+
+def tells_of_traces(result: Mapping[str, object]) -> bool:
+    """Whether what an RPC method gave has a receipt by which something is left, or not all was looked through."""
+    receipt = result.get("receipt", result)
+    return isinstance(receipt, dict) and receipt.get("clean") is False
 
 
 def labels_as_json(labels: Labels) -> dict[str, object]:

@@ -5,7 +5,7 @@ with are made again as well, so that they hold nothing of forgotten ones. Vector
 none is looked for anew, and gets one in the background. At the end nothing stands in the database outside of rows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pikobot.memory.proof import remove_traces
 from pikobot.store.connection import Database
@@ -18,18 +18,18 @@ from pikobot.store.vectors.rebuild import drop_strays, rebuild_blocks
 
 @dataclass(frozen=True)
 class Reindexed:
-    """How many of each are in the new indexes."""
+    """How many of each are in the new indexes. ``problem``: why something still stands outside of rows."""
 
     sources: int
     facts: int
     vectors: int
+    problem: str | None = None
 
 
 def reindex(db: Database) -> Reindexed:
     """Make all indexes again. Not from the event loop. Raises `DamagedData` when what is stored is damaged itself."""
     made = db.perform(_reindex)
-    remove_traces(db)
-    return made
+    return replace(made, problem=remove_traces(db))
 
 
 def _reindex(db: Database) -> Reindexed:

@@ -74,12 +74,18 @@ def unchanged(instance: Instance, work: Callable[[], object], error: type[Except
 def test_a_backup_becomes_a_new_instance(instance: Instance, backup: Path, tmp_path: Path) -> None:
     copy = Instance(tmp_path / "a" / "copy")
     report = restored(backup, copy.root)
-    assert (report.sources, report.erased_again, report.other_ledgers, report.has_replaced, report.notes) == (
+    assert (
+        report.sources,
+        report.erased_again,
+        report.other_ledgers,
+        report.has_replaced,
+        report.exit_code,
+    ) == (
         4,
         0,
         0,
         False,
-        (),
+        ExitCode.DONE,
     )
     assert sorted(os.listdir(copy.root)) == [
         "config.toml",
@@ -415,7 +421,8 @@ def test_an_index_that_was_damaged_when_it_was_backed_up_is_made_again(
     with opened(instance) as db:
         write(db, spoil)
     report = restored(back_up(instance, tmp_path / "b"), tmp_path / "copy")
-    assert [note.partition(":")[0] for note in report.notes] == ["4 sources are missing in the text index"]
+    assert [note.partition(":")[0] for note in report.damages] == ["4 sources are missing in the text index"]
+    assert report.exit_code == ExitCode.DAMAGED
 
 
 @pytest.mark.parametrize("version", sorted(ROWS))
@@ -467,4 +474,5 @@ def test_erased_words_in_a_skill_are_told_and_left_to_the_owner(instance: Instan
     forget.unlink()
     forget_text(instance, SAID)
     report = restored(backup, instance.root)
-    assert [note.partition(" holds ")[0] for note in report.notes] in ([], ["skills/keys.md"])
+    assert [note.partition(" holds ")[0] for note in report.left] == ["skills/keys.md"]
+    assert (report.damages, report.exit_code) == ((), ExitCode.FAILED)

@@ -136,3 +136,17 @@ def test_the_command_itself_ends_with_the_codes_that_are_documented(
     Path(target).write_bytes(damaged)
     assert run("restore", target, *at).code == ExitCode.DAMAGED
     assert run("restore", str(tmp_path / "none"), *at).code == ExitCode.USAGE
+
+
+def test_a_restore_that_leaves_something_to_look_at_says_so_and_fails(
+    instance: Instance, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    notes = instance.skills_dir / "keys.md"
+    notes.write_text(SAID)
+    backup(instance.root, str(tmp_path / "b"), BackupOptions())
+    notes.unlink()
+    forget_text(instance, SAID)
+    assert restore(instance.root, str(tmp_path / "b"), keys=Keys()) == ExitCode.FAILED
+    out, err = capfd.readouterr()
+    assert err.startswith("skills/keys.md holds ")
+    assert "2 later erasures obeyed" in out

@@ -12,6 +12,7 @@ from pikobot.backup.encryption import Keys
 from pikobot.cli.maintenance import reindex, verify
 from pikobot.errors import ExitCode, InstanceBusy, UsageError
 from pikobot.instance import Instance
+from pikobot.memory import reindexing
 from pikobot.memory.opening import open_memory
 from pikobot.serving import acquire_serving_lock
 from pikobot.store.text_index import search_text
@@ -88,6 +89,16 @@ def test_a_damaged_index_is_made_again(instance: Instance, capfd: pytest.Capture
 def test_reindex_waits_for_nobody(instance: Instance) -> None:
     with acquire_serving_lock(instance), pytest.raises(InstanceBusy):
         reindex(instance.root)
+
+
+def test_an_index_that_is_made_while_old_traces_stay_has_failed(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reindexing, "remove_traces", lambda db: "the disk is full")
+    assert reindex(instance.root) == ExitCode.FAILED
+    out, err = capfd.readouterr()
+    assert out == "indexed 4 sources, 0 facts, 0 vectors\n"
+    assert "could not be removed: the disk is full; run it again" in err
 
 
 def test_a_backup_is_verified_without_any_instance(

@@ -1,3 +1,4 @@
+import contextlib
 import io
 import json
 import os
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.cli.rpc import rpc
+from pikobot.cli.rpc import LEAVES_TRACES, rpc
 from pikobot.errors import ExitCode, RpcCode
 from pikobot.instance import Instance
 from pikobot.serving import acquire_serving_lock
@@ -234,7 +235,7 @@ def test_reading_loads_nothing_heavy_and_prints_utf8_in_any_locale(instance: Ins
     script = f"""
 import sys
 from pathlib import Path
-from pikobot.cli.rpc import rpc
+from pikobot.cli.rpc import LEAVES_TRACES, rpc
 code = rpc(Path({str(instance.root)!r}), {method!r}, {params!r})
 loaded = [name for name in {HEAVY!r} if name in sys.modules]
 sys.exit(f"loaded {{loaded}}" if loaded else code)
@@ -248,3 +249,51 @@ sys.exit(f"loaded {{loaded}}" if loaded else code)
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert isinstance(json.loads(done.stdout.decode()), dict)
+
+
+@pytest.mark.parametrize("is_served", [False, True])
+def test_an_erasure_that_leaves_traces_has_failed_though_its_receipt_is_printed(
+    instance: Instance, capfd: pytest.CaptureFixture[str], is_served: bool
+) -> None:
+    ids = said(instance, capfd)
+    (instance.root / "notes.txt").write_text("I moved to Porto in March 2024")
+    with served(instance) if is_served else contextlib.nullcontext():
+        edit = json.dumps({"id": ids["I moved to Porto in March 2024"], "text": "I moved to Braga"})
+        assert rpc(instance.root, "source.edit", edit) == ExitCode.FAILED
+        out, err = capfd.readouterr()
+        assert json.loads(out)["receipt"]["clean"] is False
+        assert error_in(err) == {"code": RpcCode.FAILED, "message": LEAVES_TRACES}
+
+        (instance.root / "notes.txt").write_text("请修改youer服务端")
+        forget = json.dumps({"sources": [ids["请修改youer服务端"]]})
+        assert rpc(instance.root, "memory.forget", forget) == ExitCode.FAILED
+        out, err = capfd.readouterr()
+        assert [find["file"] for find in json.loads(out)["scan"]["finds"]] == ["notes.txt"]
+        assert error_in(err)["message"] == LEAVES_TRACES
+        assert (
+            rpc(instance.root, "memory.forget", forget) == ExitCode.DONE
+        )  # there is nothing left of it to erase
+        assert json.loads(capfd.readouterr().out) == {"status": "alreadyErased", "ids": 1}
+
+
+@pytest.mark.parametrize(("kept", "code"), [("请修改youer服务端", ExitCode.FAILED), ("other", ExitCode.DONE)])
+def test_in_a_batch_too_an_erasure_fails_only_by_the_traces_it_leaves(
+    instance: Instance, tmp_path: Path, capfd: pytest.CaptureFixture[str], kept: str, code: ExitCode
+) -> None:
+    ids = said(instance, capfd)
+    (instance.root / "notes.txt").write_text(kept)
+    calls = [
+        {"method": "memory.forget", "params": {"sources": [ids["请修改youer服务端"]]}},
+        {"method": "memory.list"},
+    ]
+    (tmp_path / "b").write_text("".join(f"{json.dumps(one)}\n" for one in calls))
+    assert rpc(instance.root, None, batch=str(tmp_path / "b")) == code
+    out, err = capfd.readouterr()
+    erased, rest = map(json.loads, out.splitlines())
+    assert (erased["clean"], len(rest["results"]), err) == (code == ExitCode.DONE, 1, "")
+
+
+def said(instance: Instance, capfd: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """The ids of what was said, by its text."""
+    rpc(instance.root, "memory.list")
+    return {one["text"]: one["id"] for one in json.loads(capfd.readouterr().out)["results"]}

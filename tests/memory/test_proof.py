@@ -88,6 +88,8 @@ def test_a_forgotten_copy_in_another_file_is_named(db: Database, path: Path) -> 
     (path.parent / "notes.txt").write_text(ENGLISH)
     receipt = receipt_of(forget(db, path, [name]))
     assert (receipt.is_clean, receipt.is_rewritten) == (False, False)
+    assert receipt.render_lines()[0].startswith("Erased from memory, but not proved to be gone")
+    assert receipt.render_lines("zh")[0].startswith("已从记忆中删除，但尚不能证明已全部消失")
     assert receipt.render_lines("zh")[-1] == "notes.txt 中仍有 1 个片段：请删除或修改该文件"
     with db.read() as conn:
         assert not erasures.is_unfinished(conn)
