@@ -15,13 +15,16 @@ from pikobot.store.erasures import instance_id
 from pikobot.store.prepare import instance_in, open_database
 
 
-def open_memory(database_path: Path, ledger_path: Path, clock: Clock) -> Database:
-    """The open database. Caller holds one of the instance's locks.
+def open_memory(
+    database_path: Path, ledger_path: Path, clock: Clock, *, is_checked: bool = False
+) -> Database:
+    """The open database. Caller holds one of the instance's locks, ``is_checked`` since it called `refuse_another`.
 
     Raises what `refuse_another`, `open_database` and `finish_interrupted` raise; the database is closed again in
     that case.
     """
-    refuse_another(database_path, ledger_path)
+    if not is_checked:
+        refuse_another(database_path, ledger_path)
     db = open_database(database_path, clock)
     try:
         with db.read() as conn:

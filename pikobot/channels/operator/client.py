@@ -153,8 +153,9 @@ def connect_operator(instance: Instance, clock: Clock) -> Iterator[Operator]:
         with contextlib.closing(reached):
             yield reached
         return
-    with _ready_lock(instance, reached, clock):
-        db = open_memory(instance.database_path, instance.ledger_path, clock)
+    with _ready_lock(instance, reached, clock) as lock:
+        is_checked = not lock.is_serving  # the visitor's lock was kept since
+        db = open_memory(instance.database_path, instance.ledger_path, clock, is_checked=is_checked)
         with contextlib.closing(db):
             obey_message_days(db, config.retention.message_days)
             context = create_context(db, instance, config, credentials, is_served=False, catches_up=True)

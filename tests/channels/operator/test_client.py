@@ -22,8 +22,10 @@ from pikobot.errors import (
     UnknownMethod,
 )
 from pikobot.instance import Instance
+from pikobot.memory import opening
 from pikobot.serving import InstanceLock, acquire_serving_lock, acquire_visitor_lock
 from pikobot.store.connection import Database
+from pikobot.store.prepare import instance_in
 from tests.channels.operator.serving import operator_token, served
 
 QUESTIONS: list[tuple[str, dict[str, object]]] = [
@@ -149,6 +151,26 @@ def test_a_missing_database_is_an_empty_instance(instance: Instance) -> None:
             "extraction": {"queued": 0, "failed": 0, "unknown": 0},
         }
     assert instance.database_path.stat().st_mode & 0o777 == 0o600
+
+
+def test_whether_the_database_is_its_own_is_looked_at_once_for_each_lock(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Path] = []
+
+    def look(path: Path) -> str | None:
+        looked.append(path)
+        return instance_in(path)
+
+    outcomes(instance)  # the mark is written, without which there is nothing to compare
+    monkeypatch.setattr(opening, "instance_in", look)
+    outcomes(instance)
+    assert len(looked) == 1
+    monkeypatch.setattr(client, "is_prepared", lambda path: False)
+    outcomes(
+        instance
+    )  # the visitor's lock was given back for the one to migrate with: somebody may have come between
+    assert len(looked) == 3
 
 
 def test_a_newer_database_is_refused_and_the_lock_given_back(instance: Instance) -> None:
