@@ -112,6 +112,9 @@ def propose(db: Database, lease: Lease, asked: Asked) -> bool:
 def show(db: Database, lease: Lease, language: Language) -> str | None:
     """What a run has to show at the end of its answer: empty without a proposal; None when the run is lost."""
     run_id = RunId(lease.row_id)
+    with db.read() as conn:
+        if not proposals.has_proposal(conn, run_id):
+            return "" if leases.holds(conn, lease) else None
     with db.write("show what would be forgotten") as tx:
         if not leases.holds(tx, lease):
             return None

@@ -1,6 +1,7 @@
 """The tool that proposes to forget: who can set it off, what it keeps, and that it erases nothing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,19 @@ def test_the_next_message_drops_what_was_shown(tmp_path: Path) -> None:
         assert len(rows(db, "SELECT token FROM forget_proposals")) == 1
         accept(db, "on second thoughts", "t1")
         assert rows(db, "SELECT token FROM forget_proposals") == []
+
+
+def test_an_answer_that_proposes_nothing_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as db:
+        claimed, _ = asked(db, "where do I live?")
+        elsewhere = replace(claimed.lease, token="lease_of_another")
+
+        def refuse(self: Database, purpose: str) -> None:
+            raise AssertionError(purpose)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "write", refuse)
+            assert db.perform(proposals.show, claimed.lease, "en") == ""
+            assert db.perform(proposals.show, elsewhere, "en") is None
