@@ -86,6 +86,7 @@ async def serving(
         indexer = _indexer(db, embedding) if serves_all else None
         sweeper = _sweeper(db, instance, config) if serves_all else None
         learner = _learner(db, learns, config, indexer) if serves_all else None
+        wake = _waker(learner, indexer)
         operator = create_context(
             db,
             instance,
@@ -96,6 +97,7 @@ async def serving(
             embedding=embedding,
             indexer_problem=lambda: None if indexer is None else indexer.problem,
             retention_problem=lambda: None if sweeper is None else sweeper.problem,
+            on_change=wake,
         )
         runner = Runner(
             db,
@@ -104,7 +106,7 @@ async def serving(
             message_days=config.retention.message_days,
             serves_all=serves_all,
             learns=config.extraction.enabled,
-            on_run_ended=_waker(learner, indexer),
+            on_run_ended=wake,
             queries=operator.queries,
             ledger_path=instance.ledger_path,
         )
@@ -173,7 +175,7 @@ def _indexer(db: Database, embedding: Embedding) -> Indexer | None:
 
 
 def _waker(*workers: Learner | Indexer | None) -> Callable[[], None]:
-    """What tells the background that something was said."""
+    """What tells the background that something was said, or changed by the operator."""
 
     def wake() -> None:
         for worker in workers:

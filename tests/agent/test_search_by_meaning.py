@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pikobot.agent import indexer
 from pikobot.agent.tool import ToolScope
 from pikobot.agent.tools import call_tool
 from pikobot.channels.operator.client import connect_operator
@@ -19,7 +20,7 @@ from pikobot.instance import Instance
 from pikobot.memory.reindexing import reindex
 from pikobot.store.connection import Database
 from pikobot.store.scopes import find_scope, owner_scope
-from pikobot.supervisor import serving
+from pikobot.supervisor import Service, serving
 from tests.agent.playing import call
 from tests.channels.operator.serving import make_instance
 from tests.memory.conversing import read, write
@@ -100,6 +101,35 @@ def test_work_embeds_until_idle_and_both_ways_of_asking_find_by_meaning(instance
     }
     with connect_operator(instance, SystemClock()) as operator:
         assert first(operator.call("memory.search", {"query": "physician"})) == ("今天去看了大夫", None)
+
+
+def test_what_is_remembered_and_edited_over_rpc_is_embedded_at_once(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "IDLE_CHECK_S", 3600.0)
+
+    async def embedded(service: Service, vectors: int) -> None:
+        """All is, and nothing is looked for any more."""
+        while True:
+            status: Any = await call_async(service.operator, "status", {})
+            serving_set = status["embedding"]["serving"]
+            if serving_set is not None and (serving_set["vectors"], serving_set["waiting"]) == (vectors, 0):
+                break
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+
+    async def serve() -> None:
+        async with asyncio.timeout(60), serving(instance, serves_all=True) as service:
+            await embedded(service, 2)
+            remembered: dict[str, object] = {"text": "The car is an automobile of 1969"}
+            await call_async(service.operator, "memory.remember", remembered)
+            await embedded(service, 4)  # the statement and the fact
+            listed: Any = await call_async(service.operator, "memory.list", {"types": ["source"]})
+            [said] = [one["id"] for one in listed["results"] if one["text"] == "今天去看了大夫"]
+            await call_async(service.operator, "source.edit", {"id": said, "text": "今天休息"})
+            await embedded(service, 4)
+
+    asyncio.run(serve())
 
 
 def test_where_nobody_serves_a_question_embeds_what_was_said_before_it(instance: Instance) -> None:

@@ -64,7 +64,7 @@ P = TypeVar("P", bound=Params)
 
 @dataclass(frozen=True)
 class OperatorContext:
-    """What the methods answer from, apart from their parameters."""
+    """What the methods answer from, apart from their parameters. ``on_change``: an operation has ended."""
 
     db: Database
     ledger_path: Path
@@ -76,6 +76,7 @@ class OperatorContext:
     embedding: Embedding
     indexer_problem: Callable[[], str | None] = lambda: None
     retention_problem: Callable[[], str | None] = lambda: None
+    on_change: Callable[[], None] = lambda: None
 
     @property
     def now_ms(self) -> int:
@@ -151,10 +152,12 @@ def create_context(
     embedding: Embedding | None = None,
     indexer_problem: Callable[[], str | None] = lambda: None,
     retention_problem: Callable[[], str | None] = lambda: None,
+    on_change: Callable[[], None] = lambda: None,
 ) -> OperatorContext:
     """The context of an open instance. ``embedding`` is made from the settings when it is not given.
 
-    ``catches_up``: nothing embeds in the background, so a search embeds the little that waits before it.
+    ``catches_up``: nothing embeds in the background, so a search embeds the little that waits before it. ``on_change``
+    tells the background otherwise: it is called on the event loop when an operation has ended, whatever came of it.
     """
     is_model_on = config.chat.is_model_on(has_key=credentials.chat_api_key is not None)
     no_model = None if is_model_on else NO_PROVIDER if config.chat.provider == "none" else NO_MODEL
@@ -173,6 +176,7 @@ def create_context(
         embedding=embedding,
         indexer_problem=indexer_problem,
         retention_problem=retention_problem,
+        on_change=on_change,
     )
 
 
@@ -211,6 +215,7 @@ async def call_async(context: OperatorContext, method: str, params: object) -> J
             await asyncio.wait({running})
         except asyncio.CancelledError as error:
             cancelled = error
+    context.on_change()
     if cancelled is not None:
         running.exception()  # observed: the cancellation is what the caller gets
         raise cancelled

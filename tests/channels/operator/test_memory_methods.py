@@ -181,6 +181,37 @@ def test_failed_jobs_are_visible_and_wait_until_they_are_retried(instance: Insta
         assert operator.call("status", {})["extraction"] == {"queued": 3, "failed": 0, "unknown": 0}
 
 
+def test_the_background_is_told_of_each_operation_that_has_ended_and_of_no_question(
+    instance: Instance,
+) -> None:
+    told: list[str] = []
+
+    async def work(context: OperatorContext) -> list[list[str]]:
+        seen: list[list[str]] = []
+        for method, params in (
+            ("memory.search", {"query": "x"}),
+            ("memory.list", {}),
+            ("memory.remember", {"text": "I like tea"}),
+            ("memory.retry", {"all": True}),
+        ):
+            await call_async(context, method, params)
+            seen.append(told.copy())
+        with pytest.raises(NotFound):
+            await call_async(context, "source.edit", {"id": "src_none", "text": "x"})
+        return [*seen, told.copy()]
+
+    clock = StillClock()
+    clock.tokens = 1_000
+    with contextlib.closing(open_database(instance.database_path, clock)) as db:
+        config = instance.load_config()
+        credentials = instance.load_credentials(config, {})
+        context = methods.create_context(
+            db, instance, config, credentials, is_served=True, on_change=lambda: told.append("changed")
+        )
+        counts = [len(each) for each in asyncio.run(work(context))]
+    assert counts == [0, 0, 1, 2, 3]
+
+
 def test_an_operation_ends_before_its_cancellation_is_delivered(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
