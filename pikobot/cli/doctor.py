@@ -13,9 +13,12 @@ from typing import Any, Literal, TypeVar
 from pikobot.channels.operator.client import connect_operator
 from pikobot.clock import SystemClock
 from pikobot.config import Config
-from pikobot.credentials import Credentials
+from pikobot.credentials import Credentials, load_credentials
 from pikobot.errors import DamagedData, ExitCode, PikobotError
-from pikobot.instance import Instance, open_instance
+from pikobot.instance import Instance, is_instance, open_instance
+from pikobot.memory.opening import refuse_another
+from pikobot.serving import ServedBy, acquire_visitor_lock
+from pikobot.store.prepare import is_prepared
 from pikobot.streams import emit, emit_json
 from pikobot.text import Count
 
@@ -54,22 +57,30 @@ def examine(root: Path) -> tuple[list[Finding], ExitCode]:
         "instance", lambda: open_instance(root, is_examined=True), lambda found: str(found.root)
     )
     if instance is None:
-        return checks.findings, checks.code
+        if not _is_there(root):
+            return checks.findings, checks.code
+        instance = Instance(root)
     config = checks.attempt("settings", instance.load_config, lambda _: str(instance.config_path))
+    credentials = checks.attempt("credentials", lambda: _credentials(instance, config), _set_credentials)
+    if config is not None and credentials is not None:
+        checks.findings.extend(_chat(instance, config, credentials))
     if config is not None:
-        credentials = checks.attempt(
-            "credentials", lambda: instance.load_credentials(config), _set_credentials
-        )
-        if credentials is not None:
-            checks.findings.extend(_chat(instance, config, credentials))
-            checks.findings.extend(_not_yet(instance, config))
-            status = checks.attempt("database", lambda: _status(instance), _database_detail)
-            if status is not None:
-                checks.findings.extend(_runs(instance, status))
-                checks.findings.extend(_embeddings(instance, config, status["embedding"]))
-                checks.findings.extend(_retention(instance, status))
+        checks.findings.extend(_not_yet(instance, config))
+    if config is None or credentials is None:
+        checks.attempt("database", lambda: _database_alone(instance), str)
+    elif (status := checks.attempt("database", lambda: _status(instance), _database_detail)) is not None:
+        checks.findings.extend(_runs(instance, status))
+        checks.findings.extend(_embeddings(instance, config, status["embedding"]))
+        checks.findings.extend(_retention(instance, status))
     checks.findings.append(_disk(root))
     return checks.findings, checks.code
+
+
+def _is_there(root: Path) -> bool:
+    try:
+        return is_instance(root)
+    except PikobotError:
+        return False
 
 
 class _Checks:
@@ -78,21 +89,33 @@ class _Checks:
     def __init__(self, root: Path) -> None:
         copied = f"cp -a {shlex.quote(str(root))} {shlex.quote(f'{root}.copy')}"
         self._repair = f"copy the instance directory (`{copied}`), then follow RECOVERY.md"
+        self._is_damaged = False
         self.findings: list[Finding] = []
-        self.code = ExitCode.DONE
+
+    @property
+    def code(self) -> ExitCode:
+        if self._is_damaged:
+            return ExitCode.DAMAGED
+        has_failed = any(finding.state == "failed" for finding in self.findings)
+        return ExitCode.FAILED if has_failed else ExitCode.DONE
 
     def attempt(self, name: str, check: Callable[[], T], detail: Callable[[T], str]) -> T | None:
         try:
             found = check()
         except PikobotError as error:
-            fix = self._repair if isinstance(error, DamagedData) else None
-            self.findings.append(Finding(name, "failed", str(error), fix))
-            self.code = max(
-                self.code, ExitCode.DAMAGED if isinstance(error, DamagedData) else ExitCode.FAILED
-            )
+            is_damage = isinstance(error, DamagedData)
+            self.findings.append(Finding(name, "failed", str(error), self._repair if is_damage else None))
+            self._is_damaged |= is_damage
             return None
         self.findings.append(Finding(name, "ok", detail(found)))
         return found
+
+
+def _credentials(instance: Instance, config: Config | None) -> Credentials:
+    """Without settings it is not known which provider's own variables count."""
+    if config is not None:
+        return instance.load_credentials(config)
+    return load_credentials(instance.credentials_path, chat_provider="", embedding_provider="")
 
 
 def _set_credentials(credentials: Credentials) -> str:
@@ -208,6 +231,20 @@ def _status(instance: Instance) -> dict[str, Any]:
     instance.refuse_lost()
     with connect_operator(instance, SystemClock()) as operator:
         return operator.call("status", {})
+
+
+def _database_alone(instance: Instance) -> str:
+    """What can be said of the database without the settings or the credentials; changes nothing in it."""
+    instance.refuse_lost()
+    lock = acquire_visitor_lock(instance)
+    if isinstance(lock, ServedBy):
+        return f"served by {lock}; it can be asked when the rest is repaired"
+    with lock:
+        if not instance.database_path.exists():
+            return "not made yet"
+        refuse_another(instance.database_path, instance.ledger_path)
+        is_ready = is_prepared(instance.database_path)
+    return "its own, and " + ("ready" if is_ready else "prepared at the next start")
 
 
 def _database_detail(status: dict[str, Any]) -> str:
