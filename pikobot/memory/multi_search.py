@@ -3,10 +3,11 @@
 Of each string a window of four bytes is looked for, the rarest by the frequency of pairs of bytes where the data
 begins: a table of 65,536 entries tells for each pair of bytes whether a window begins with it. What is left, a few
 positions for a megabyte, is compared with the windows and then with the strings. About 1 ms a megabyte, with numpy;
-little data is searched string by string, without loading it. Exact: what is returned stands there, and nothing is
-overlooked.
+little data is searched string by string, and somewhat more where numpy would have to be loaded for it. Exact: what is
+returned stands there, and nothing is overlooked.
 """
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 4
 SAMPLE_BYTES = 1 << 18
-# Strings times bytes that are searched one by one, in 10 ms, before numpy is loaded, which takes 100.
+# Strings times bytes that are searched one by one, in 10 ms, before numpy is loaded, which takes 100; and with it.
 FEW = 32 << 20
+FEW_WITH_NUMPY = 128 << 10
+MAX_COUNTED = (1 << 15) - 1  # of a pair of bytes, so that a product of two and a position fit into 64 bits
 MAX_POSITIONS = 2_000  # of one window; a more common one is no help
 
 Windows = dict[bytes, list[tuple[bytes, int]]]
@@ -39,6 +42,8 @@ class MultiSearch:
 
     def found_in(self, data: bytes, *, few: int = FEW) -> set[bytes]:
         """Which of the strings stand in the data. ``few``: 0 for data that is a part of much more."""
+        if "numpy" in sys.modules:
+            few = min(few, FEW_WITH_NUMPY)
         if len(self._strings) * len(data) <= few or len(data) < 2 * WINDOW_BYTES:
             return {string for string in self._strings if string in data}
         found = {string for string in self._short if string in data}
@@ -63,12 +68,18 @@ def _rarest_windows(data: bytes, strings: Iterable[bytes]) -> Windows:
     import numpy as np
 
     sample = data[: min(SAMPLE_BYTES, len(data)) // 2 * 2]
-    common = np.bincount(np.frombuffer(sample, "<u2"), minlength=1 << 16)
+    common = np.minimum(np.bincount(np.frombuffer(sample, "<u2"), minlength=1 << 16) + 1, MAX_COUNTED)
+    ordered = list(strings)
+    ends = np.cumsum([len(string) for string in ordered])
+    begins = np.concatenate([[0], ends[:-1]])
+    octets = np.frombuffer(b"".join(ordered), np.uint8).astype(np.int64)
+    frequency = common[octets[:-1] | octets[1:] << 8]
+    ranked = (frequency[:-2] * frequency[2:] << 32) + np.arange(len(octets) - 3)
+    # The last windows of a string reach into the next one.
+    ranked[(ends[:-1, None] - np.arange(1, WINDOW_BYTES)).ravel()] = np.iinfo(np.int64).max
+    rarest = np.minimum.reduceat(ranked, begins) & 0xFFFFFFFF
     windows: Windows = defaultdict(list)
-    for string in strings:
-        octets = np.frombuffer(string, np.uint8).astype(np.int64)
-        frequency = common[octets[:-1] | octets[1:] << 8] + 1
-        offset = int(np.argmin(frequency[:-2] * frequency[2:]))
+    for string, offset in zip(ordered, (rarest - begins).tolist(), strict=True):
         windows[string[offset : offset + WINDOW_BYTES]].append((string, offset))
     return windows
 
