@@ -266,9 +266,7 @@ def _make_whole(db: Database) -> None:
 
 def _prove(db: Database, stage: Instance, erased: Erased) -> list[str]:
     """Look for what was erased in every staged file. Raises `PikobotError` when the database still holds some."""
-    with db.read() as conn:
-        needles = needles_of(conn, erased)
-    report = scan(stage.root, db, needles)
+    report = scan(stage.root, db, needles_of(erased))
     if any(find.file.startswith(DATABASE_NAME) for find in report.finds):
         raise PikobotError("the restored database still holds what was erased: please report this")
     left = [f"{find.file} holds {Count(find.fragments):fragment} of what was erased" for find in report.finds]

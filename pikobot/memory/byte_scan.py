@@ -1,14 +1,14 @@
 """Looks for erased texts in every byte of an instance's files.
 
-    contents that went ─▶ collect ─▶ Erased ─▶ fragments that no surviving row holds ─▶ read every file ─▶ ScanReport
+    contents that went ─▶ collect ─▶ Erased ─▶ fragments of it ─▶ read every file ─▶ found and in no row ─▶ ScanReport
 
 Looked for are the smallest parts that tell: words of six bytes and more, three Chinese characters in a row, and
-sequences of three shorter words, each when the text index knows no surviving source with it; of a text without
-any of these the whole. What is then found and stands in a surviving row or in the schema after all is no find.
+sequences of three words; of a text without any of these the whole. What is found and stands in a surviving row or in
+the schema is no find; rows are asked, the text index first, about what was found and about nothing else.
 Of every page of the database file the part outside of rows is looked through (`store.pages`), for a row that holds
 a fragment survives; other files are looked through as they are. That happens in folded form (ASCII lower case,
 punctuation as space), with JSON escapes resolved as well; UTF-16LE is looked for in the original spelling, up to
-16 fragments of it. Of binary attachments samples are looked for.
+128 fragments of it. Of binary attachments samples are looked for.
 
 Limits, all told in the report: one or two characters and three letters can't be looked for; of very long contents
 a part is looked for. Terms in the text index are prefix-compressed: a term that was cut there is not recognised. The
@@ -22,7 +22,6 @@ files.
 
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,7 +30,7 @@ from pathlib import Path
 from pikobot.files import os_failure
 from pikobot.memory.multi_search import FEW, MultiSearch
 from pikobot.memory.settings_files import owners_part
-from pikobot.store.connection import Connection, Database
+from pikobot.store.connection import Database
 from pikobot.store.outside import Remains, find_remains
 from pikobot.store.pages import WAL_SUFFIX, open_raw
 from pikobot.store.remnants import held_by_rows, index_holds
@@ -47,8 +46,9 @@ SAMPLE_BYTES = 32
 SAMPLE_STEP = 4096
 MIN_PART_BYTES = 6
 MIN_CHARS = 3
+MIN_UNITS = 3
 MIN_WHOLE_BYTES = 4  # three bytes in either case stand in random ids and hashes by chance
-MAX_WIDE = 16
+MAX_WIDE = 128
 SETTINGS_FILES = frozenset({"config.toml", "credentials.toml"})
 OWNERS_FILES = SETTINGS_FILES | {"skills"}
 
@@ -170,31 +170,18 @@ def collect(contents: Iterable[str | bytes], erased: Erased | None = None) -> Er
     return erased
 
 
-def needles_of(conn: Connection, erased: Erased) -> Needles:
-    """The parts of what was erased that no surviving source holds. ``conn`` sees the database after it."""
-    known: dict[str, bool] = {}
-
-    def tells(word: str) -> bool:
-        if word not in known:
-            known[word] = not index_holds(conn, word)
-        return known[word]
-
-    parts: set[str] = set()
-    spelled: set[str] = set()
+def needles_of(erased: Erased) -> Needles:
+    """The parts of what was erased that may tell of it."""
+    spelled: dict[str, str] = {}
     too_short = 0
     for text in dict.fromkeys(erased.texts):
         folded = _folded_text(text)
-        found = _telling_parts(folded, tells)
-        if not found:
-            whole = folded.strip()[:MAX_FRAGMENT_CHARS]
-            is_long = len(whole) >= MIN_CHARS and len(whole.encode()) >= MIN_WHOLE_BYTES
-            found = {whole} if is_long else set()
-            too_short += not found
-        parts |= found
-        spelled.update(_spellings(text, folded, found))
+        spans = _telling_spans(folded)
+        too_short += not spans
+        spelled.update((folded[first:last], text[first:last]) for first, last in spans)
     step = -(-len(spelled) // MAX_WIDE) or 1
-    wide = {part.encode("utf-16-le") for part in sorted(spelled)[::step]}
-    return Needles(frozenset(parts), frozenset({*wide, *erased.samples}), too_short, erased.is_cut)
+    wide = (spelled[part].encode("utf-16-le") for part in sorted(spelled)[::step])
+    return Needles(frozenset(spelled), frozenset({*wide, *erased.samples}), too_short, erased.is_cut)
 
 
 def scan(root: Path, db: Database, needles: Needles, remains: Remains | None = None) -> ScanReport:
@@ -207,8 +194,10 @@ def scan(root: Path, db: Database, needles: Needles, remains: Remains | None = N
     hits: dict[str, frozenset[str | bytes]] = {}
     unreadable: list[str] = []
     files = total = 0
-    for path in _files(root, db.path):
-        name = path.relative_to(root).as_posix()
+    unread = Path(f"{db.path}{UNREAD_SUFFIX}")
+    for name, path in _files(root, unreadable):
+        if path == unread:
+            continue
         try:
             found, size = _scan_file(path, db.path, remains, _needles_for(name, needles))
             if found and name in SETTINGS_FILES:
@@ -226,34 +215,27 @@ def scan(root: Path, db: Database, needles: Needles, remains: Remains | None = N
     )
 
 
-def _telling_parts(folded: str, tells: Callable[[str], bool]) -> set[str]:
-    """Long words and Chinese trigrams that tell, and three units in a row where none of them does."""
-    units = list(_UNIT.finditer(folded))
-    parts: set[str] = set()
-    covered = []
-    for unit in units:
-        telling = {
-            part for part in _parts_of(unit.group()) if len(part.encode()) >= MIN_PART_BYTES and tells(part)
-        }
-        parts |= telling
-        covered.append(bool(telling))
-    for first in range(len(units) - 2):
-        if not any(covered[first : first + 3]):
-            parts.add(folded[units[first].start() : units[first + 2].end()][:MAX_FRAGMENT_CHARS])
-    return parts
+def _telling_spans(folded: str) -> list[tuple[int, int]]:
+    """Where the parts of a folded text are: long words, Chinese trigrams, three units in a row.
 
-
-def _parts_of(unit: str) -> set[str]:
-    if _CHINESE.match(unit):
-        return set(map("".join, zip(unit, unit[1:], unit[2:], strict=False)))
-    return {unit[:MAX_FRAGMENT_CHARS]}
-
-
-def _spellings(text: str, folded: str, parts: Iterable[str]) -> Iterator[str]:
-    """The parts as the text spells them: folding keeps positions."""
-    for part in parts:
-        at = folded.find(part)
-        yield text[at : at + len(part)]
+    A text of fewer units is a part as a whole if it is long enough.
+    """
+    units = [match.span() for match in _UNIT.finditer(folded)]
+    spans = [
+        (first, min(last, first + MAX_FRAGMENT_CHARS))
+        for (first, _), (_, last) in zip(units, units[2:], strict=False)
+    ]
+    if len(units) < MIN_UNITS:
+        whole = folded.strip()[:MAX_FRAGMENT_CHARS]
+        if len(whole) >= MIN_CHARS and len(whole.encode()) >= MIN_WHOLE_BYTES:
+            first = folded.index(whole)
+            spans.append((first, first + len(whole)))
+    for first, last in units:
+        if _CHINESE.match(folded, first):
+            spans += ((at, at + 3) for at in range(first, last - 2))
+        elif last - first >= MIN_PART_BYTES or len(folded[first:last].encode()) >= MIN_PART_BYTES:
+            spans.append((first, min(last, first + MAX_FRAGMENT_CHARS)))
+    return spans
 
 
 def _fold(data: bytes) -> bytes:
@@ -279,16 +261,20 @@ def _needles_for(name: str, needles: Needles) -> Needles:
     return Needles(frozenset(part for part in needles.parts if " " in part), frozenset())
 
 
-def _files(root: Path, database: Path) -> Iterator[Path]:
-    """Regular files below the directory, the database's index of its WAL left out."""
-    for directory, names, files in os.walk(root):
-        names.sort()
-        for name in sorted(files):
-            path = Path(directory, name)
-            if path != database.with_name(database.name + UNREAD_SUFFIX) and stat.S_ISREG(
-                path.lstat().st_mode
-            ):
-                yield path
+def _files(directory: Path, unreadable: list[str], within: str = "") -> Iterator[tuple[str, Path]]:
+    """Regular files in and below the directory, each with its name relative to the first one."""
+    try:
+        with os.scandir(directory) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        unreadable.append(str(os_failure("read", directory, error)))
+        return
+    for entry in listed:
+        name = within + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(Path(entry.path), unreadable, f"{name}/")
+        elif entry.is_file(follow_symlinks=False):
+            yield name, Path(entry.path)
 
 
 def _scan_file(
@@ -297,8 +283,10 @@ def _scan_file(
     if path == database and remains.is_complete:
         return found_in(b"\0".join(remains.left.values()), needles), path.stat().st_size
     found: frozenset[str | bytes] = frozenset()
-    size = 0
-    few = FEW if path.stat().st_size < LARGE_BYTES else 0
+    size, in_file = 0, path.stat().st_size
+    if not in_file:
+        return found, 0
+    few = FEW if in_file < LARGE_BYTES else 0
     for chunk, fresh in _chunks(path, database):
         size += fresh
         found |= found_in(chunk, needles, few=few)
@@ -326,7 +314,7 @@ def _overlapping(read: Callable[[int, int], bytes]) -> Iterator[tuple[bytes, int
 def found_in(data: bytes, needles: Needles, *, few: int = FEW) -> frozenset[str | bytes]:
     """Which needles stand in the data, also behind JSON escapes. ``few`` as for `MultiSearch`."""
     found: set[str | bytes] = {*needles.raw_search.found_in(data, few=few)}
-    for form in (data, _around_escapes(data, needles.longest_escaped)):
+    for form in filter(None, (data, _around_escapes(data, needles.longest_escaped))):
         found.update(part.decode() for part in needles.folded_search.found_in(_fold(form), few=few))
     return frozenset(found)
 
@@ -338,6 +326,8 @@ def _standing_in(values: bytes, needles: Needles) -> frozenset[str | bytes]:
 
 def _around_escapes(data: bytes, reach: int) -> bytes:
     """What JSON escapes stand in, that far in both directions, with the escapes resolved."""
+    if b"\\" not in data:
+        return b""
     pieces: list[bytes] = []
     first = last = 0
     for match in _ESCAPED.finditer(data):
@@ -358,16 +348,23 @@ def _unescaped(data: bytes) -> bytes:
     return _OTHER_ESCAPES.sub(b" ", _UNICODE_ESCAPES.sub(resolve, data))
 
 
-def _explained(db: Database, found: frozenset[str | bytes]) -> frozenset[str | bytes]:
-    """What was found and stands in a surviving row: by the text index first, which is quick, then by reading."""
+def held_by_index(db: Database, found: frozenset[str | bytes]) -> frozenset[str | bytes]:
+    """Those of the parts that some surviving source has, as far as the text index can tell."""
     if not found:
         return found
-
     with db.read() as conn:
-        indexed = frozenset(part for part in found if isinstance(part, str) and index_holds(conn, part))
-        rest = found - indexed
-        needles = Needles(
-            frozenset(part for part in rest if isinstance(part, str)),
-            frozenset(part for part in rest if isinstance(part, bytes)),
-        )
+        return frozenset(part for part in found if isinstance(part, str) and index_holds(conn, part))
+
+
+def _explained(db: Database, found: frozenset[str | bytes]) -> frozenset[str | bytes]:
+    """What was found and stands in a surviving row: by the text index first, which is quick, then by reading."""
+    indexed = held_by_index(db, found)
+    rest = found - indexed
+    if not rest:
+        return found
+    needles = Needles(
+        frozenset(part for part in rest if isinstance(part, str)),
+        frozenset(part for part in rest if isinstance(part, bytes)),
+    )
+    with db.read() as conn:
         return indexed | held_by_rows(conn, rest, lambda values: _standing_in(values, needles))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pikobot.errors import PikobotError
 from pikobot.memory import ledger
-from pikobot.memory.byte_scan import Erased, Needles, ScanReport, found_in, needles_of, scan
+from pikobot.memory.byte_scan import Erased, Needles, ScanReport, found_in, held_by_index, needles_of, scan
 from pikobot.memory.multi_search import MultiSearch
 from pikobot.store.connection import Database
 from pikobot.store.outside import Remains, overwrite_remains, settle_and_find_remains
@@ -41,13 +41,16 @@ def prove(db: Database, ledger_path: Path, erased: Erased, erased_ids: Iterable[
     Ids are looked for in the database outside of rows alone, for the ledger keeps them. Not on the writer thread, not
     from the event loop. Raises what the ledger raises, and what reading the database raises.
     """
+    chosen: list[Needles] = []
+
+    def meanwhile() -> None:
+        ledger.sync(ledger_path)
+        chosen.append(needles_of(erased))
+
     remains = settle_and_find_remains(
-        db,
-        before=lambda db: ledger.append_missing(db, ledger_path, is_synced=False),
-        meanwhile=lambda: ledger.sync(ledger_path),
+        db, before=lambda db: ledger.append_missing(db, ledger_path, is_synced=False), meanwhile=meanwhile
     )
-    with db.read() as conn:
-        needles = needles_of(conn, erased)
+    [needles] = chosen
     ids = MultiSearch(public_id.encode() for public_id in erased_ids)
     remains = _without(needles, ids, db, remains)
     report = scan(ledger_path.parent, db, needles, remains)
@@ -70,15 +73,22 @@ def remove_traces(db: Database) -> str | None:
 
 
 def _without(needles: Needles, ids: MultiSearch, db: Database, remains: Remains) -> Remains:
-    """What is left outside of rows where any of these may still be: nothing, unless it could not be overwritten."""
+    """What is left outside of rows where any of these may still be: nothing, unless it could not be overwritten.
+
+    What surviving sources say as well tells nothing.
+    """
     if not remains.is_settled:
         return remains
     data = b"\0".join(remains.left.values())
     is_little = remains.is_complete and len(data) * (needles.count + ids.count) <= MAX_COMPARED
-    if is_little and not ids.found_in(data) and not found_in(data, needles):
+    if is_little and not ids.found_in(data) and _is_held(db, found_in(data, needles)):
         return replace(remains, left={})
     db.perform(overwrite_remains, remains.left)
     return settle_and_find_remains(db)
+
+
+def _is_held(db: Database, found: frozenset[str | bytes]) -> bool:
+    return found == held_by_index(db, found)
 
 
 def _is_left(db: Database, report: ScanReport) -> bool:
