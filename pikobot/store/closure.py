@@ -20,7 +20,8 @@
 
 A source whose text changes stays (`dependants_of`, `detach`): what was made from the old text goes the same way.
 
-Everything is found through indexes. Nothing here begins or commits; removing twice removes nothing more.
+Everything is found through indexes, and no statement runs for an empty list of runs, facts or threads. Nothing here
+begins or commits; removing twice removes nothing more.
 """
 
 import json
@@ -34,11 +35,12 @@ from pikobot.store.erasure_rules import RULES, Rule
 from pikobot.store.erasures import Erasure, Tombstone
 from pikobot.store.extraction_jobs import cancel_emptied_jobs, fence_jobs
 from pikobot.store.facts import FactId, delete_facts, facts_resting_on
-from pikobot.store.sources import SourceId, delete_source
+from pikobot.store.sources import SourceId, delete_sources
 from pikobot.store.threads import ThreadId, find_thread_by_public_id
 from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.removal import forget_owners
 
+NONE = "[]"
 LEAST_MANY = 50
 ROWS_MERGED_PER_DELETION = 2000
 MIN_NAME_CHARS = 3  # a shorter name of a speaker, file or thread tells nothing
@@ -181,7 +183,7 @@ def contents_of(
         (_UNITS.format(kind=OwnerKind.FACT), facts, 1),
         (_NAMES_IN_FACTS, facts, MIN_NAME_CHARS),
     ):
-        for (value,) in conn.execute(sql, (of,)):
+        for (value,) in conn.execute(sql, (of,)) if of != NONE else ():
             if isinstance(value, str | bytes) and len(value) >= least_chars:
                 yield value
 
@@ -217,8 +219,7 @@ def remove(
     rows["extraction_job_sources"] = _delete(conn, "extraction_job_sources", "source_id", ids)
     rows["sources"] = len(tombstones)
     with _index_kept_clean(conn, len(source_ids)):
-        for source_id in source_ids:
-            delete_source(conn, source_id)
+        delete_sources(conn, source_ids)
     dropped, rows["runs"] = _drop_empty_threads(conn, threads)
     rows["threads"] = len(dropped)
     buried = [Tombstone("thread", dropped[thread_id]) for thread_id in asked if thread_id in dropped]
@@ -318,6 +319,8 @@ def _runs_of(conn: Connection, ids: str) -> _Runs:
 
 def _fence(conn: Connection, runs: _Runs, now_ms: int) -> tuple[int, int]:
     """Take the leases away; a provider call under way may charge and its outcome can't be known."""
+    if not runs.asked and not runs.cited:
+        return 0, 0
     conn.execute(
         """
         UPDATE attempts SET state = 'unknown', error_code = 'interrupted', finished_at_ms = :now
@@ -347,6 +350,8 @@ def _fence(conn: Connection, runs: _Runs, now_ms: int) -> tuple[int, int]:
 
 def _delete_citations(conn: Connection, runs: _Runs, ids: str) -> int:
     """Citations of what goes; and all of a run that begins again or never ends, for it has read nothing now."""
+    if not runs.asked and not runs.cited:
+        return 0
     conn.execute(f"DELETE FROM run_sources WHERE run_id IN ({_BEGIN_AGAIN})", {"runs": _json(_all(runs))})
     return conn.changes() + _delete(conn, "run_sources", "source_id", ids)
 
@@ -367,6 +372,8 @@ def _delete_readings(conn: Connection, runs: _Runs, ids: str) -> int:
 def _delete(conn: Connection, table: str, column: str, ids: str) -> int:
     if RULES[table][column] is not Rule.FOLLOWS:
         raise ValueError(f"{table}.{column} follows nothing")
+    if ids == NONE:
+        return 0
     conn.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", (ids,))
     return conn.changes()
 

@@ -259,15 +259,19 @@ def leave_batches(conn: Connection, owners: Iterable[Owner]) -> None:
     leaving = list(owners)
     touched: set[int] = set()
     for kind in (OwnerKind.SOURCE, OwnerKind.FACT):
-        ids = json.dumps([owner.id for owner in leaving if owner.kind == kind])
+        ids = [owner.id for owner in leaving if owner.kind == kind]
+        if not ids:
+            continue
         rows = conn.execute(
             """
             DELETE FROM embedding_job_owners
             WHERE owner_kind = ? AND owner_id IN (SELECT value FROM json_each(?)) RETURNING job_id
             """,
-            (kind, ids),
+            (kind, json.dumps(ids)),
         )
         touched |= {row[0] for row in rows}
+    if not touched:
+        return
     conn.execute(
         """
         DELETE FROM embedding_jobs WHERE id IN (SELECT value FROM json_each(?))

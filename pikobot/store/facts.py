@@ -43,6 +43,15 @@ ASSISTANT = "assistant"
 # What happens at a time is another statement when it happens again.
 TIMED_KINDS = frozenset({"event", "plan"})
 
+_TABLES_OF_A_FACT = (
+    "run_facts",
+    "fact_tags",
+    "entity_aliases",
+    "fact_entities",
+    "fact_context",
+    "fact_evidence",
+)
+
 
 @dataclass(frozen=True)
 class Quote:
@@ -316,6 +325,8 @@ def facts_resting_on(conn: Connection, source_ids: Iterable[SourceId]) -> list[F
 
 def delete_facts(conn: Connection, fact_ids: Sequence[FactId]) -> dict[str, int]:
     """Remove facts with all that belongs to them; returns rows by table. Caller holds write."""
+    if not fact_ids:
+        return dict.fromkeys((*_TABLES_OF_A_FACT, "facts", "entities"), 0)
     ids = _json(fact_ids)
     entity_ids = [
         row[0]
@@ -324,8 +335,9 @@ def delete_facts(conn: Connection, fact_ids: Sequence[FactId]) -> dict[str, int]
             (ids,),
         )
     ]
-    for fact_id in fact_ids:
+    for fact_id in fact_ids:  # all before the first change of a row, which has the index written
         unindex_fact(conn, fact_id)
+    for fact_id in fact_ids:
         # One after the other, so that a predecessor ends at the first successor that stays.
         conn.execute(
             """
@@ -335,14 +347,7 @@ def delete_facts(conn: Connection, fact_ids: Sequence[FactId]) -> dict[str, int]
             {"id": fact_id},
         )
     rows = {}
-    for table in (
-        "run_facts",
-        "fact_tags",
-        "entity_aliases",
-        "fact_entities",
-        "fact_context",
-        "fact_evidence",
-    ):
+    for table in _TABLES_OF_A_FACT:
         conn.execute(f"DELETE FROM {table} WHERE fact_id IN (SELECT value FROM json_each(?))", (ids,))
         rows[table] = conn.changes()
     conn.execute("DELETE FROM facts WHERE id IN (SELECT value FROM json_each(?))", (ids,))
