@@ -3,9 +3,11 @@
     target ─▶ preview (what goes, how much with it, a token)
            ─▶ one commit: closure removed, runs fenced, tombstones and ledger rows written
            ─▶ WAL truncated, erasures.jsonl appended and fsynced, every file looked through (`proof`) ─▶ receipt
+           ─▶ the mark of an unfinished erasure removed, which nobody waits for
 
 A crash after the commit is finished at the next open (`finish_interrupted`): the commit leaves a mark that stays
-until the files are clean. One erasure at a time per process; all of it blocks, so never on the event loop.
+until the files are clean; left longer it costs another cleaning. One erasure at a time per process; all of it
+blocks, so never on the event loop.
 
 What was previewed goes as it was shown or not at all: when something has changed since, nothing is erased and the
 outcome says so. Without a preview goes what the target means at the commit.
@@ -125,7 +127,7 @@ def erase(db: Database, ledger_path: Path, commit: Callable[[], Committed | None
         ids = [tombstone.public_id for tombstone in done.removed.tombstones]
         proof = prove(db, ledger_path, done.erased, ids)
         if proof.is_wal_empty and not proof.is_left_in_database:
-            db.perform(_finish)
+            db.start(_finish)  # before any later commit; what it fails at, the next open does
         return Receipt(
             removed=done.removed,
             is_wal_truncated=proof.is_wal_empty,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pikobot.errors import InvalidParams, NotFound
+from pikobot.errors import InvalidParams, NotFound, PikobotError
 from pikobot.memory import forget as forgetting
 from pikobot.memory import ledger, proof
 from pikobot.memory.forget import Finished, finish_interrupted, forget
@@ -64,7 +64,7 @@ def test_nothing_is_left_of_marks_among_two_thousand_other_rows(db: Database, pa
     assert write(db, check_text_index) == []
     with db.read() as conn:
         assert check(conn, path) == 3
-        assert not erasures.is_unfinished(conn)
+    assert not write(db, erasures.is_unfinished)
 
 
 def test_a_preview_shows_what_was_asked_for_first_and_then_what_follows(db: Database) -> None:
@@ -261,7 +261,6 @@ class Killed(Exception):
         (proof, "overwrite_remains"),
         (proof, "scan"),
         (forgetting, "prove"),
-        (forgetting, "_finish"),
     ],
 )
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
@@ -290,12 +289,29 @@ def test_a_crash_at_any_step_is_finished_at_the_next_open(
             shutil.copy(file, killed)
     with opened(killed, StillClock(NOW_MS + 5)) as db:
         finished = finish_interrupted(db, killed / "erasures.jsonl")
-        assert finished.was_interrupted == (step != "_finish" or not is_done)
-        assert finished.problem is None
+        assert (finished.was_interrupted, finished.problem) == (True, None)
         assert forget(db, killed / "erasures.jsonl", ids) == AlreadyErased(1)
         with db.read() as conn:
             assert check(conn, killed / "erasures.jsonl") == 3
     assert marks_in(everything(killed)) == []
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_what_was_proved_is_cleaned_once_more_unless_the_end_was_noted(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, is_noted: bool
+) -> None:
+    def full(db: Database) -> None:
+        raise PikobotError("the disk is full")
+
+    with opened(tmp_path) as db:
+        [name] = say(db, ENGLISH)
+        with monkeypatch.context() as patch:
+            if not is_noted:
+                patch.setattr(forgetting, "_finish", full)
+            assert receipt_of(forget(db, path, [name])).is_clean
+        assert write(db, erasures.is_unfinished) == (not is_noted)
+    with opened(tmp_path) as db:
+        assert finish_interrupted(db, path) == Finished(Reconciled(), was_interrupted=not is_noted)
 
 
 @pytest.mark.crash

@@ -9,7 +9,7 @@ from pikobot.memory.forget import Finished, finish_interrupted, forget
 from pikobot.memory.ledger import Reconciled
 from pikobot.store import erasures
 from pikobot.store.connection import Database
-from tests.memory.conversing import read
+from tests.memory.conversing import read, write
 from tests.memory.planting import ENGLISH, on_disk, receipt_of
 from tests.memory.remembering import opened, say
 
@@ -91,5 +91,4 @@ def test_a_forgotten_copy_in_another_file_is_named(db: Database, path: Path) -> 
     assert receipt.render_lines()[0].startswith("Erased from memory, but not proved to be gone")
     assert receipt.render_lines("zh")[0].startswith("已从记忆中删除，但尚不能证明已全部消失")
     assert receipt.render_lines("zh")[-1] == "notes.txt 中仍有 1 个片段：请删除或修改该文件"
-    with db.read() as conn:
-        assert not erasures.is_unfinished(conn)
+    assert not write(db, erasures.is_unfinished)

@@ -79,7 +79,7 @@ def test_what_has_expired_goes_with_all_that_was_made_of_it(tmp_path: Path, path
         with db.read() as conn:
             assert check(conn, path) == 3
             assert inspect(conn) == []
-            assert not erasures.is_unfinished(conn)
+        assert not write(db, erasures.is_unfinished)
         assert last_sweep(db) == {
             "at": "2024-03-01T13:33:20Z",
             "expired": 3,
