@@ -300,6 +300,8 @@ def _set_up(conn: Connection, path: Path) -> None:
         "trusted_schema = OFF",
     ):
         conn.execute(f"PRAGMA {pragma}").fetchall()
+    # Reads the text index over sources word by word; in a file that has none it is an error to ask.
+    conn.execute("CREATE VIRTUAL TABLE temp.sources_words USING fts5vocab (main, sources_text, instance)")
     conn.create_scalar_function("contains_folded", _contains_folded, 2, deterministic=True)
 
 

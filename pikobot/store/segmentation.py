@@ -67,10 +67,15 @@ def pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
 
 
+def is_prefix(term: str) -> bool:
+    """Whether a term stands for every token that begins with it: a CJK character alone."""
+    return len(term) == 1 and is_cjk(term)
+
+
 def quoted(term: str) -> str:
     """Return a folded word, a CJK run of one or two characters, or spaced tokens as one FTS5 string."""
     escaped = '"' + term.replace('"', '""') + '"'
-    return escaped + "*" if len(term) == 1 and is_cjk(term) else escaped
+    return escaped + "*" if is_prefix(term) else escaped
 
 
 def match_expression(text: str) -> str | None:

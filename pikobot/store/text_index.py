@@ -15,6 +15,7 @@ of different queries don't compare.
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import apsw
 
@@ -25,8 +26,11 @@ from pikobot.store.segmentation import SEGMENTER_ID, quoted, segment
 from pikobot.store.settings import SEGMENTER, read_setting, write_setting
 from pikobot.text import Count
 
-# Rows of the index that one search may touch before its most common terms are left out (0.7 µs a row); in a small
-# index they are not counted.
+if TYPE_CHECKING:
+    from pikobot.store.postings import Scores
+
+# In a larger index what FTS5 scores itself is kept to so many rows by leaving out the most common terms (0.7 µs a row),
+# and otherwise a term that occurs more often is left out (0.1 µs each time); both only while the others find enough.
 MAX_POSTINGS = 50_000
 SMALL_INDEX_ROWS = 20_000
 MAX_TERMS = 64
@@ -34,6 +38,7 @@ MAX_TERMS_COUNTED = 256
 # The best matches are taken first and their eligibility is looked at then, for a join costs 2 µs a row. So
 # many more than wanted are taken, because some may not be eligible.
 SPARE_MATCHES = 100
+SPARE_SCORED = 10
 # In an index of more rows so many ids, evenly spread, tell which share of all sources is eligible.
 UNSAMPLED_ROWS = 2_000
 SAMPLED_IDS = 64
@@ -53,10 +58,8 @@ _ELIGIBLE = f"""
     AND s.origin <> 'recall'
     AND s.id NOT IN (SELECT value FROM json_each(:excluded))
 """
-# The columns of a `Match` but its score; a question ends with its mark, of either width.
-_RANKING_COLUMNS = """
-    s.id, s.said_at_ms, s.speaker, substr(rtrim(substr(s.text, -8), char(9, 10, 13, 32)), -1) IN ('?', '？')
-"""
+# The columns of a `Match` but its score.
+_RANKING_COLUMNS = "s.id, s.said_at_ms, s.speaker, substr(s.text, -8)"
 
 _Bindings = dict[str, int | str | None]
 
@@ -164,7 +167,7 @@ def search_text(
     }
     terms = question_terms(query)
     wanted = len(seen_ids) + limit
-    matches = _matches(conn, widened(terms), eligible, wanted) if terms else []
+    matches = _matches(conn, widened(terms), eligible, max(wanted, POOL)) if terms else []
     hits = _in_conversation(conn, matches[:POOL], query, eligible, may_join=len(terms) > 1)
     hits += _after(hits, matches[POOL:])
     skipped = frozenset(seen_ids)
@@ -197,12 +200,9 @@ def rank_similar(
         "now_ms": now_ms,
         "excluded": _json(exclude_ids),
     }
-    readable = {
-        match.source_id: match for match in _without_scores(conn, [each[0] for each in similar], eligible)
-    }
-    kept = [(source_id, score) for source_id, score in similar if source_id in readable]
-    floor = kept[min(POOL, len(kept) - 1)][1] if kept else 0.0
-    matches = [readable[source_id]._replace(score=score - floor) for source_id, score in kept]
+    kept = _readable(conn, similar, eligible)
+    floor = kept[min(POOL, len(kept) - 1)].score if kept else 0.0
+    matches = [match._replace(score=match.score - floor) for match in kept]
     hits = _in_conversation(conn, matches[:POOL], query, eligible, may_join=True)
     return [*hits, *_after(hits, matches[POOL:])][:limit]
 
@@ -211,15 +211,50 @@ def _matches(conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted
     """Common terms are left out only while the others find enough: what is eligible is found by any term."""
     rows = _count(conn, "SELECT coalesce(max(id), 0) FROM sources")
     share = 1.0 if rows <= UNSAMPLED_ROWS else _eligible_share(conn, eligible, rows)
+    if rows <= SMALL_INDEX_ROWS and len(terms) <= MAX_TERMS:
+        return _best_matches(conn, terms, eligible, wanted, share)
     if share < RARE:
         eligible = {**eligible, **_eligible_range(conn, eligible, rows)}
-    telling = terms
-    if rows > SMALL_INDEX_ROWS or len(terms) > MAX_TERMS:
-        telling = _affordable(conn, terms, eligible)
-    found = _best_matches(conn, telling, eligible, max(wanted, POOL), share)
-    if len(found) < wanted and len(telling) < len(terms):
-        found = _best_matches(conn, terms[:MAX_TERMS_COUNTED], eligible, max(wanted, POOL), share)
+    elif rows > SMALL_INDEX_ROWS:
+        scored = _best_scored(conn, terms, eligible, wanted, share)
+        if scored is not None:
+            return scored
+    telling, are_all = _affordable(conn, terms, eligible)
+    found = _best_matches(conn, telling, eligible, wanted, share) if telling else []
+    if len(found) < wanted and not are_all:
+        found = _best_matches(conn, terms[:MAX_TERMS_COUNTED], eligible, wanted, share)
     return found
+
+
+def _best_scored(
+    conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted: int, share: float
+) -> list[Match] | None:
+    """What `_best_matches` finds, several times faster in a large index; None when only FTS5 knows the terms."""
+    from pikobot.store.postings import score  # loads numpy, which a small instance does without
+
+    telling, are_all = (terms, True) if len(terms) <= MAX_TERMS else _affordable(conn, terms, eligible)
+    scores = score(conn, telling, most=MAX_POSTINGS)
+    if scores is None:
+        return None
+    found = _best_readable(conn, scores, eligible, wanted, share)
+    if len(found) == wanted or (are_all and scores.is_complete):
+        return found
+    scores = score(conn, terms[:MAX_TERMS_COUNTED], most=MAX_INTEGER - 1)
+    return None if scores is None else _best_readable(conn, scores, eligible, wanted, share)
+
+
+def _best_readable(
+    conn: Connection, scores: "Scores", eligible: _Bindings, wanted: int, share: float
+) -> list[Match]:
+    """The best that are eligible; so many are looked at first that they should be enough."""
+    found: list[Match] = []
+    looked_at, count = 0, int(wanted / share) + SPARE_SCORED
+    while len(found) < wanted and looked_at < len(scores):
+        ranked = scores.best(count)
+        found += _readable(conn, ranked[looked_at:], eligible)
+        looked_at, count = len(ranked), count * 4
+    found.sort(key=lambda match: (-match.score, -match.said_at_ms, -match.source_id))
+    return found[:wanted]
 
 
 def _eligible_share(conn: Connection, eligible: _Bindings, rows: int) -> float:
@@ -227,7 +262,7 @@ def _eligible_share(conn: Connection, eligible: _Bindings, rows: int) -> float:
     if all(eligible[name] is None for name in ("scopes", "roles", "from_ms", "to_ms")):
         return 1.0
     sample = range(1, rows + 1, -(-rows // SAMPLED_IDS))
-    found = _without_scores(conn, sample, eligible)
+    found = _readable(conn, [(source_id, 0.0) for source_id in sample], eligible)
     return len(found) / len(sample)
 
 
@@ -252,21 +287,19 @@ def _eligible_range(conn: Connection, eligible: _Bindings, rows: int) -> _Bindin
     return {"first_id": row[1] or 0, "last_id": row[2] or 0}
 
 
-def _affordable(conn: Connection, terms: Sequence[str], eligible: _Bindings) -> Sequence[str]:
-    """Return the rarest terms that together touch at most `MAX_POSTINGS` rows, and at least one."""
+def _affordable(conn: Connection, terms: Sequence[str], eligible: _Bindings) -> tuple[list[str], bool]:
+    """The rarest terms that together touch at most `MAX_POSTINGS` rows, at least one if any is found; and whether
+    these are all that are found."""
+    counted = _count_each(conn, terms[:MAX_TERMS_COUNTED], eligible, MAX_POSTINGS)
+    found = sorted((count, number) for number, count in counted.items() if count)
     budget = MAX_POSTINGS
     kept: list[str] = []
-    counted = [
-        (_count_matches(conn, quoted(term), eligible, MAX_POSTINGS), term)
-        for term in terms[:MAX_TERMS_COUNTED]
-    ]
-    for count, term in sorted(counted, key=lambda item: item[0]):
+    for count, number in found:
         budget -= count
         if kept and (budget < 0 or len(kept) == MAX_TERMS):
             break
-        if count:
-            kept.append(term)
-    return kept or terms[:1]
+        kept.append(terms[number])
+    return kept, len(kept) == len(found)
 
 
 def _best_matches(
@@ -306,9 +339,30 @@ def _best_matches(
 
 def _matches_of(conn: Connection, sql: str, bindings: _Bindings) -> list[Match]:
     return [
-        Match(source_id, -cost, said_at_ms, speaker, is_question)
-        for source_id, said_at_ms, speaker, is_question, cost in conn.execute(sql, bindings)
+        Match(source_id, -cost, said_at_ms, speaker, _ends_asking(end))
+        for source_id, said_at_ms, speaker, end, cost in conn.execute(sql, bindings)
     ]
+
+
+def _readable(conn: Connection, scored: Sequence[tuple[int, float]], eligible: _Bindings) -> list[Match]:
+    """Those of the sources that are eligible, in the order given."""
+    scores = dict(scored)
+    rows = conn.execute(
+        f"""
+        SELECT {_RANKING_COLUMNS} FROM json_each(:ids) AS j CROSS JOIN sources AS s ON s.id = j.value
+        WHERE {_ELIGIBLE}
+        """,
+        {**eligible, "ids": _json(scores)},
+    )
+    return [
+        Match(source_id, scores[source_id], said_at_ms, speaker, _ends_asking(end))
+        for source_id, said_at_ms, speaker, end in rows
+    ]
+
+
+def _ends_asking(end: str) -> bool:
+    """A question ends with its mark, of either width."""
+    return end.rstrip("\t\n\r ").endswith(("?", "？"))
 
 
 def _in_conversation(
@@ -316,21 +370,9 @@ def _in_conversation(
 ) -> list[TextHit]:
     neighbours = _neighbours(conn, [match.source_id for match in pool])
     outside = replies(pool, neighbours) - neighbours.keys() if may_join else set()
-    joined = _without_scores(conn, sorted(outside), eligible)
+    joined = _readable(conn, [(source_id, 0.0) for source_id in sorted(outside)], eligible)
     ranked = rerank(pool, joined, neighbours, NamedSpeakers(query).include)
     return [TextHit(source_id, score) for source_id, score in ranked]
-
-
-def _without_scores(conn: Connection, source_ids: Sequence[int], eligible: _Bindings) -> list[Match]:
-    """Those of the sources that are eligible, in the order given."""
-    return _matches_of(
-        conn,
-        f"""
-        SELECT {_RANKING_COLUMNS}, 0.0 FROM json_each(:ids) AS j CROSS JOIN sources AS s ON s.id = j.value
-        WHERE {_ELIGIBLE}
-        """,
-        {**eligible, "ids": _json(source_ids)},
-    )
 
 
 def _neighbours(conn: Connection, source_ids: Sequence[int]) -> dict[int, Neighbours]:
@@ -372,6 +414,23 @@ def _count_matches(conn: Connection, expression: str, eligible: _Bindings, most:
         {**eligible, "expression": expression, "most": most},
     ).fetchone()
     return int(row[0]) if row else 0
+
+
+def _count_each(conn: Connection, terms: Sequence[str], eligible: _Bindings, most: int) -> dict[int, int]:
+    """The same for each term alone, by its number."""
+    rows = conn.execute(
+        """
+        SELECT j.key, (
+            SELECT count(*) FROM (
+                SELECT 1 FROM sources_text
+                WHERE sources_text MATCH j.value AND rowid BETWEEN :first_id AND :last_id LIMIT :most
+            )
+        )
+        FROM json_each(:expressions) AS j
+        """,
+        {**eligible, "expressions": _json([quoted(term) for term in terms]), "most": most},
+    )
+    return {int(row[0]): int(row[1]) for row in rows}
 
 
 def _count(conn: Connection, sql: str) -> int:

@@ -69,6 +69,19 @@ def test_a_large_index_finds_what_a_small_one_finds(
     assert bool(found[0]) == (filters in FOUND.values())
 
 
+@pytest.mark.parametrize("query", ["dog\u0305cat tea", "tea dog", "river 茶"])
+def test_a_large_index_is_ranked_alike_by_its_postings_and_by_fts5(
+    db: Database, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    _count_as_small(monkeypatch, 0)
+    options: dict[str, Any] = {"query": query, "now_ms": NOW_MS, "limit": 400, "scope_ids": None}
+    by_postings = read(db, search_text, **options)
+    monkeypatch.setattr(text_index, "_best_scored", lambda *_: None)
+    by_fts5 = read(db, search_text, **options)
+    assert [hit.source_id for hit in by_postings] == [hit.source_id for hit in by_fts5]
+    assert [hit.score for hit in by_postings] == pytest.approx([hit.score for hit in by_fts5], rel=1e-12)
+
+
 def test_the_bounds_of_what_is_rare_are_read_from_an_index(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
