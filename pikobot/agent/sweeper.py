@@ -1,8 +1,8 @@
 """Retention in the background: erases what has expired or is beyond the capacity, when serving begins and from
-time to time.
+time to time; then the text indexes are merged.
 
-Each sweep goes round by round (`memory.retention`), so that nothing else waits for long. A failure shows as
-``problem`` and is tried again with the next sweep; nothing expired is read meanwhile.
+Each sweep goes round by round (`memory.retention`), merging step by step, so that nothing else waits for long. A
+failure shows as ``problem`` and is tried again with the next sweep; nothing expired is read meanwhile.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from pathlib import Path
 from pikobot.errors import PikobotError
 from pikobot.memory.retention import Swept, sweep
 from pikobot.store.connection import Database
+from pikobot.store.index_merging import merge_step
 
 # Each sweep that removes something ends with reading every file of the instance.
 SWEEP_EVERY_S = 6 * 60 * 60.0
@@ -49,11 +50,13 @@ class Sweeper:
             await asyncio.sleep(SWEEP_EVERY_S)
 
     async def sweep(self) -> None:
-        """Remove all that may be kept no longer."""
+        """Remove all that may be kept no longer, and merge what the indexes are left in."""
         started_ms = self._db.clock.now_ms()
         before = self.totals.sources
         try:
             while await self._round(started_ms):
+                pass
+            while await self._db.perform_async(merge_step):
                 pass
         except PikobotError as error:
             self.problem = f"retention: {error}"

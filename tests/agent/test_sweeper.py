@@ -10,6 +10,7 @@ from pikobot.agent.sweeper import Sweeper
 from pikobot.errors import PikobotError
 from pikobot.memory import retention as keeping
 from pikobot.store.connection import Database
+from pikobot.store.index_merging import merge_step
 from tests.memory.conversing import read
 from tests.memory.remembering import NOW_MS, opened, say
 
@@ -59,6 +60,14 @@ def test_it_sweeps_again_from_time_to_time(
     asyncio.run(serve())
     assert sweeper.totals.sources == 2
     assert sweeper.problem is None
+
+
+def test_the_text_indexes_are_merged_after_a_sweep(db: Database, sweeper: Sweeper) -> None:
+    for n in range(9):
+        say(db, f"第{n}条")
+    asyncio.run(sweeper.serve(until_idle=True))
+    assert not db.perform(merge_step)
+    assert read(db, "SELECT count(DISTINCT id >> 37) FROM sources_text_data WHERE id > 10") == [(1,)]
 
 
 def test_a_failure_shows_and_the_next_sweep_tries_again(
