@@ -10,6 +10,7 @@ returned stands there, and nothing is overlooked.
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,8 +41,16 @@ class MultiSearch:
     def count(self) -> int:
         return len(self._strings)
 
+    @cached_property
+    def _plain(self) -> "MultiSearch":
+        """Those of them that text in ASCII can have."""
+        plain = {string for string in self._strings if _is_plain(string)}
+        return self if plain == self._strings else MultiSearch(plain)
+
     def found_in(self, data: bytes, *, few: int = FEW) -> set[bytes]:
         """Which of the strings stand in the data. ``few``: 0 for data that is a part of much more."""
+        if _is_plain(data) and self._plain is not self:
+            return self._plain.found_in(data, few=few)
         if "numpy" in sys.modules:
             few = min(few, FEW_WITH_NUMPY)
         if len(self._strings) * len(data) <= few or len(data) < 2 * WINDOW_BYTES:
@@ -63,17 +72,21 @@ class MultiSearch:
         return found
 
 
+def _is_plain(data: bytes) -> bool:
+    return data.isascii() and b"\0" not in data
+
+
 def _rarest_windows(data: bytes, strings: Iterable[bytes]) -> Windows:
     """Each string with the offset of the window in it that the data has least."""
     import numpy as np
 
     sample = data[: min(SAMPLE_BYTES, len(data)) // 2 * 2]
-    common = np.minimum(np.bincount(np.frombuffer(sample, "<u2"), minlength=1 << 16) + 1, MAX_COUNTED)
+    common = np.bincount(np.frombuffer(sample, "<u2"), minlength=1 << 16)
     ordered = list(strings)
     ends = np.cumsum([len(string) for string in ordered])
     begins = np.concatenate([[0], ends[:-1]])
     octets = np.frombuffer(b"".join(ordered), np.uint8).astype(np.int64)
-    frequency = common[octets[:-1] | octets[1:] << 8]
+    frequency = np.minimum(common[octets[:-1] | octets[1:] << 8] + 1, MAX_COUNTED)
     ranked = (frequency[:-2] * frequency[2:] << 32) + np.arange(len(octets) - 3)
     # The last windows of a string reach into the next one.
     ranked[(ends[:-1, None] - np.arange(1, WINDOW_BYTES)).ravel()] = np.iinfo(np.int64).max

@@ -186,7 +186,7 @@ def _look_again(
             again = _changed(seen.pages, pages)
             again |= {page for page in written | seen.written if page <= pages.count}
             cut_off = {page for page in looked.left if page > pages.count}
-            looked.replace(again | cut_off, look(raw, pages, sorted(again)))
+            looked.replace(again | cut_off, look(raw, pages, sorted(again), head_bytes=pages.size))
         look_behind_values(conn, raw, pages, looked)
         return _Seen(pages, looked)
 

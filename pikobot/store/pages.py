@@ -127,17 +127,22 @@ def read_pages(raw: RawFile) -> Pages | None:
     return Pages(size, count, {**_freelist(raw, header, size), **dict.fromkeys(behind, 0)})
 
 
-def look(raw: RawFile, pages: Pages, numbers: Iterable[int] | None = None) -> Looked:
-    """Look at the pages of those numbers, else at all, without asking SQLite anything. Other threads get turns."""
+def look(
+    raw: RawFile, pages: Pages, numbers: Iterable[int] | None = None, *, head_bytes: int = HEAD_BYTES
+) -> Looked:
+    """Look at the pages of those numbers, else at all, without asking SQLite anything. Other threads get turns.
+
+    So many bytes are read at first, which is enough for a page that is full of rows.
+    """
     read, size, free = raw.exactly, pages.size, pages.free
-    head_bytes = min(HEAD_BYTES, size)
+    head_bytes = min(head_bytes, size)
     looked = Looked()
     for number in range(1, pages.count + 1) if numbers is None else numbers:
         head = read(head_bytes, (number - 1) * size)
         if not number % PAGES_AT_ONCE:
             time.sleep(0.000_001)
         if number in free or not _is_full(head, pages):
-            page = read(size, (number - 1) * size)
+            page = head if head_bytes == size else read(size, (number - 1) * size)
             ranges = outside_of_rows(page, number, pages)
             if ranges is None:
                 looked.unknown.add(number)
@@ -174,8 +179,8 @@ def pages_in_wal(path: Path) -> frozenset[int]:
         return frozenset()
     with open_raw(wal) as raw:
         size = int.from_bytes(raw(8, 4), "big")
-        frames = range(32, raw.size - 24, 24 + size) if size else ()
-        return frozenset(_NUMBER(raw(at, 4))[0] for at in frames)
+        read, frames = raw.exactly, range(32, raw.size - 24, 24 + size) if size else ()
+        return frozenset(_NUMBER(read(4, at))[0] for at in frames)
 
 
 def overwrite(db: Database, numbers: Iterable[int]) -> frozenset[int]:

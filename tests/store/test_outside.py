@@ -30,9 +30,9 @@ def numbers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The pages of every look, in order."""
     looks: list[Any] = []
 
-    def looking(*args: Any) -> Looked:
+    def looking(*args: Any, **named: Any) -> Looked:
         looks.append(args[2] if len(args) > 2 else "all")
-        return look(*args)
+        return look(*args, **named)
 
     monkeypatch.setattr(outside, "look", looking)
     return looks
