@@ -45,6 +45,8 @@ from pikobot.store.scopes import find_scope, owner_scope, owner_scopes
 from pikobot.store.settings import TOLD_MODE, read_setting, write_setting
 from pikobot.store.threads import find_thread_by_key
 
+WATCH_EVERY_S = 2.0
+
 
 @dataclass(frozen=True)
 class Service:
@@ -66,8 +68,8 @@ async def serving(
     """Serve an instance while the block runs.
 
     ``serves_all`` False works only on the threads that are asked in; ``until_idle`` lets the worker end when
-    nothing is due. Raises `InstanceBusy` when another process serves it, `ConfigError`, `DamagedData`, and
-    whatever ended the block or the worker.
+    nothing is due. Raises `InstanceBusy` when another process serves it, `ConfigError`, `DamagedData`, also when the
+    database is deleted or replaced meanwhile, and whatever ended the block or the worker.
     """
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
@@ -118,9 +120,11 @@ async def serving(
         stack.enter_context(_first_failure())
         async with asyncio.TaskGroup() as group:
             worker = group.create_task(_work(runner, (sweeper, learner, indexer), until_idle=until_idle))
+            watch = group.create_task(_watch(db))
             try:
                 yield Service(instance, config, db, runner, operator, worker, sweeper)
             finally:
+                watch.cancel()
                 worker.cancel()
 
 
@@ -158,6 +162,13 @@ async def _work(
         group.create_task(runner.serve())
         for worker in background:
             group.create_task(worker.serve())
+
+
+async def _watch(db: Database) -> None:
+    """End the service when its database is gone: no more may be said that nobody would keep."""
+    while True:
+        await asyncio.sleep(WATCH_EVERY_S)
+        db.files.check()
 
 
 def _sweeper(db: Database, instance: Instance, config: Config) -> Sweeper:

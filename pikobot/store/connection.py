@@ -8,7 +8,8 @@
 Invariants: a transaction is opened on the writer thread only, and never inside another; a coroutine never
 holds a connection; cancelling a coroutine does not cancel the commit that it waits for — the coroutine
 resumes, cancelled, when the outcome is known. SQLite's own files are the only ones written. A read connection
-goes back to the pool without a transaction: a cursor that outlives its snapshot closes the connection.
+goes back to the pool without a transaction: a cursor that outlives its snapshot closes the connection. Nothing is
+committed to files that were deleted or replaced under it (`open_files`).
 
 WAL with synchronous=FULL: a commit that returned survives power loss. secure_delete and FTS5's secure-delete
 overwrite what is deleted; truncating the WAL removes its copy (`truncate_wal`).
@@ -30,6 +31,7 @@ from pikobot.clock import Clock
 from pikobot.errors import DamagedData, InstanceBusy, PikobotError
 from pikobot.files import FILE_MODE, os_failure
 from pikobot.store.literal import contains_folded
+from pikobot.store.open_files import OpenFiles
 from pikobot.store.vectors.cache import BLOCKS
 
 Connection = apsw.Connection
@@ -71,6 +73,7 @@ class Database:
         """Entered on the writer thread whenever this process has pages copied from the WAL into the database."""
         create_private_file(path)
         self._writer = connect(path)
+        self.files = OpenFiles(path)
         self._writer.set_wal_hook(self._note_wal_pages)  # in the place of SQLite's own automatic checkpoint
         self._thread = threading.Thread(target=self._write_loop, name="pikobot-write", daemon=True)
         self._thread.start()
@@ -116,7 +119,8 @@ class Database:
 
         A commit that is not durable does not wait for the disk: it survives the end of the process, and power loss
         once a later commit or a truncation of the WAL has waited. Raises `MisuseError` off the writer thread or inside
-        another transaction, `InstanceBusy` when another process writes for longer than 10 seconds.
+        another transaction, `InstanceBusy` when another process writes for longer than 10 seconds, and what
+        `OpenFiles.check` raises.
         """
         if threading.get_ident() != self._writer_ident:
             raise MisuseError(f"'{purpose}' writes outside the writer thread: use perform()")
@@ -129,6 +133,7 @@ class Database:
                 self._writer.execute("BEGIN IMMEDIATE")
                 try:
                     yield self._writer
+                    self.files.check()
                     self._writer.execute("COMMIT")
                 except BaseException:
                     if self._writer.in_transaction:
@@ -146,6 +151,7 @@ class Database:
             if self._readers_closed:
                 raise MisuseError("the database is closed")
             if conn is None:
+                self.files.check()  # a connection would make the file again
                 conn = _connect_reader(self.path)
             with translated_errors("read"):
                 conn.execute("BEGIN")
@@ -209,6 +215,9 @@ class Database:
         self._readers_closed = True
         for _ in range(self._readers.qsize()):
             self._readers.put(self._reusable(self._readers.get()))
+        with suppress(PikobotError):
+            if self.files.has_foreign_companions():  # their names would be removed
+                self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._writer.close()
 
     # The writer thread -----------------------------------------------------------------------------
