@@ -1,5 +1,5 @@
 """Retention in the background: erases what has expired or is beyond the capacity, when serving begins and from
-time to time; then the text indexes are merged.
+time to time; then the text indexes are merged, and the database is looked at for the next erasure.
 
 Each sweep goes round by round (`memory.retention`), merging step by step, so that nothing else waits for long. A
 failure shows as ``problem`` and is tried again with the next sweep; nothing expired is read meanwhile.
@@ -8,16 +8,21 @@ failure shows as ``problem`` and is tried again with the next sweep; nothing exp
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pikobot.errors import PikobotError
-from pikobot.memory.retention import Swept, sweep
+from pikobot.memory.forget import prepare
+from pikobot.memory.retention import sweep
 from pikobot.store.connection import Database
 from pikobot.store.index_merging import merge_step
 
 # Each sweep that removes something ends with reading every file of the instance.
 SWEEP_EVERY_S = 6 * 60 * 60.0
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +52,7 @@ class Sweeper:
             await self.sweep()
             if until_idle:
                 return
+            await self.prepare()
             await asyncio.sleep(SWEEP_EVERY_S)
 
     async def sweep(self) -> None:
@@ -54,7 +60,7 @@ class Sweeper:
         started_ms = self._db.clock.now_ms()
         before = self.totals.sources
         try:
-            while await self._round(started_ms):
+            while await self._to_its_end(lambda: self._round(started_ms)):
                 pass
             while await self._db.perform_async(merge_step):
                 pass
@@ -66,30 +72,35 @@ class Sweeper:
         if self.totals.sources > before:
             log.info("retention removed %d sources", self.totals.sources - before)
 
-    async def _round(self, started_ms: int) -> bool:
-        """One round in a thread; False when nothing was left. Cancelled, it ends with its batch, proved as ever."""
-        working = asyncio.ensure_future(
-            asyncio.to_thread(
-                sweep,
-                self._db,
-                self._ledger_path,
-                max_sources=self._max_sources,
-                started_ms=started_ms,
-                should_stop=self._is_leaving.is_set,
-            )
-        )
+    async def prepare(self) -> None:
+        """Look at the whole database, so that the first who forgets something need not wait for that."""
         try:
-            swept = await asyncio.shield(working)
-        except asyncio.CancelledError:
-            self._is_leaving.set()
-            await asyncio.wait({working})
-            if not working.cancelled() and working.exception() is None:
-                self._count(working.result())
-            raise
-        self._count(swept)
-        return swept is not None
+            await self._to_its_end(lambda: prepare(self._db))
+        except (PikobotError, OSError) as error:
+            log.info("the database was not looked at beforehand: %s", error)
 
-    def _count(self, swept: Swept | None) -> None:
+    def _round(self, started_ms: int) -> bool:
+        """One round; False when nothing was left."""
+        swept = sweep(
+            self._db,
+            self._ledger_path,
+            max_sources=self._max_sources,
+            started_ms=started_ms,
+            should_stop=self._is_leaving.is_set,
+        )
         if swept is not None:
             self.totals.sources += swept.removed.rows.get("sources", 0)
             self.totals.facts += swept.removed.rows.get("facts", 0)
+        return swept is not None
+
+    async def _to_its_end(self, work: Callable[[], T]) -> T:
+        """Do the work in a thread. Cancelled, a round ends with its batch, proved as ever, and is waited for."""
+        working = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            self._is_leaving.set()
+            await asyncio.wait({working})
+            if not working.cancelled():
+                working.exception()  # observed: the cancellation goes on
+            raise

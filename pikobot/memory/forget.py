@@ -5,6 +5,8 @@
            ─▶ WAL truncated, erasures.jsonl appended and fsynced, every file looked through (`proof`) ─▶ receipt
            ─▶ the mark of an unfinished erasure removed, which nobody waits for
 
+    beforehand, in the background ─▶ the whole database looked at, so that an erasure need only look at what changed
+
 A crash after the commit is finished at the next open (`finish_interrupted`): the commit leaves a mark that stays
 until the files are clean; left longer it costs another cleaning. One erasure at a time per process; all of it
 blocks, so never on the event loop.
@@ -26,7 +28,7 @@ from pikobot.memory.byte_scan import Erased, collect
 from pikobot.memory.forget_preview import ForgetPreview, labels_left, shown_sources, token_of
 from pikobot.memory.forget_target import ForgetTarget, Resolved, Scopes, resolve
 from pikobot.memory.ledger import Reconciled
-from pikobot.memory.proof import prove, remove_traces
+from pikobot.memory.proof import look_ahead, prove, remove_traces
 from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
 from pikobot.store import closure, erasures
 from pikobot.store.closure import Removed
@@ -171,6 +173,12 @@ def finish_interrupted(db: Database, ledger_path: Path) -> Finished:
         if problem is None:
             db.perform(_finish)
         return Finished(reconciled, True, problem)
+
+
+def prepare(db: Database) -> None:
+    """Do now what the first erasure of this process would have to wait for. Blocks; raises `PikobotError`."""
+    with _ONE_AT_A_TIME:
+        look_ahead(db)
 
 
 def _erase(db: Database, order: _Order) -> tuple[Committed | _Nothing, int]:

@@ -22,6 +22,7 @@ from pikobot.store.outside import Remains, overwrite_remains, settle_and_find_re
 from pikobot.store.remnants import rewrite
 
 MAX_COMPARED = 1 << 20  # fragments times bytes: less than a millisecond
+MAX_LOOKED_AHEAD_BYTES = 2 << 30  # a quarter of a second, and some of reading from the disk
 KEPT_WAL = "a reader keeps the WAL"
 
 
@@ -59,6 +60,18 @@ def prove(db: Database, ledger_path: Path, erased: Erased, erased_ids: Iterable[
     problem = db.perform(_rewrite)
     report = scan(ledger_path.parent, db, needles)
     return Proof(True, problem is None, report, _is_left(db, report))
+
+
+def look_ahead(db: Database) -> None:
+    """Look at the whole database unless it is large, and overwrite what stands outside of rows.
+
+    Afterwards `prove` looks only at what has been written since, as long as no other process writes.
+    """
+    if db.path.stat().st_size > MAX_LOOKED_AHEAD_BYTES:
+        return
+    remains = settle_and_find_remains(db)
+    if remains.is_settled and remains.left:
+        db.perform(overwrite_remains, remains.left)
 
 
 def remove_traces(db: Database) -> str | None:

@@ -70,6 +70,31 @@ def test_the_text_indexes_are_merged_after_a_sweep(db: Database, sweeper: Sweepe
     assert read(db, "SELECT count(DISTINCT id >> 37) FROM sources_text_data WHERE id > 10") == [(1,)]
 
 
+def test_while_it_serves_the_database_is_looked_at_before_anybody_forgets(
+    db: Database, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[Database] = []
+
+    def prepare(database: Database) -> None:
+        prepared.append(database)
+        raise PikobotError("the disk is full")
+
+    async def serve() -> None:
+        working = asyncio.create_task(sweeper.serve())
+        async with asyncio.timeout(30):
+            while not prepared:  # noqa: ASYNC110 — a list is what tells
+                await asyncio.sleep(0.001)
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+
+    monkeypatch.setattr(sweeping, "prepare", prepare)
+    asyncio.run(sweeper.serve(until_idle=True))
+    assert prepared == []
+    asyncio.run(serve())
+    assert (prepared, sweeper.problem) == ([db], None)
+
+
 def test_a_failure_shows_and_the_next_sweep_tries_again(
     db: Database, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

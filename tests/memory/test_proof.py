@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -5,10 +6,11 @@ import pytest
 from pikobot.errors import PikobotError
 from pikobot.memory import proof
 from pikobot.memory.byte_scan import Find
-from pikobot.memory.forget import Finished, finish_interrupted, forget
+from pikobot.memory.forget import Finished, finish_interrupted, forget, prepare
 from pikobot.memory.ledger import Reconciled
-from pikobot.store import erasures
+from pikobot.store import erasures, outside
 from pikobot.store.connection import Database
+from pikobot.store.pages import Looked, Pages, RawFile, look
 from tests.memory.conversing import read, write
 from tests.memory.planting import ENGLISH, on_disk, receipt_of
 from tests.memory.remembering import opened, say
@@ -80,6 +82,29 @@ def test_a_database_that_cannot_be_rewritten_is_told_and_tried_again(
             assert (receipt.is_rewritten, receipt.scan.finds) == (False, (Find("pikobot.sqlite3", 1),))
             assert finish_interrupted(db, path) == Finished(Reconciled(), True, "the disk is full")
         assert finish_interrupted(db, path) == Finished(Reconciled(), True)
+        assert b"anzibarite" not in on_disk(db).lower()
+
+
+def test_prepared_beforehand_an_erasure_looks_only_at_what_was_written_since(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = said_with_remains(tmp_path, b"Zanzibarite")
+    looks: list[int | None] = []
+
+    def looking(raw: RawFile, pages: Pages, numbers: Sequence[int] | None = None, **named: int) -> Looked:
+        looks.append(None if numbers is None else len(numbers))
+        return look(raw, pages, numbers, **named)
+
+    with opened(tmp_path) as db:
+        prepare(db)
+        assert on_disk(db).lower().count(b"anzibarite") == 1  # the row
+        monkeypatch.setattr(outside, "look", looking)
+        monkeypatch.setattr(proof, "MAX_LOOKED_AHEAD_BYTES", 0)
+        prepare(db)
+        assert looks == []
+        receipt = receipt_of(forget(db, path, [name]))
+        assert (receipt.is_clean, receipt.is_rewritten) == (True, False)
+        assert None not in looks
         assert b"anzibarite" not in on_disk(db).lower()
 
 
