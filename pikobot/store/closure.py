@@ -42,7 +42,7 @@ from pikobot.store.vectors.removal import forget_owners
 
 NONE = "[]"
 LEAST_MANY = 50
-ROWS_MERGED_PER_DELETION = 2000
+ROWS_MERGED_PER_DELETION = 500
 MIN_NAME_CHARS = 3  # a shorter name of a speaker, file or thread tells nothing
 
 CLOSURE_SQL = """
@@ -281,8 +281,8 @@ def _owners(source_ids: Iterable[SourceId], fact_ids: Iterable[FactId]) -> Itera
 def _index_kept_clean(conn: Connection, count: int) -> Iterator[None]:
     """Leave no term of deleted rows in the text index.
 
-    FTS5 overwrites the terms of a row in place, 2 to 5 ms a row; of many rows it is quicker to merge the index
-    anew without them, about 1 ms for each thousand rows that it holds.
+    FTS5 overwrites the terms of a row in place, a millisecond a row; of many rows it is quicker to merge the index
+    anew without them, about 2 ms for each thousand rows that it holds.
     """
     row = conn.execute("SELECT max(id) FROM sources").fetchone()
     if row is None or count < max(LEAST_MANY, (row[0] or 0) // ROWS_MERGED_PER_DELETION):
