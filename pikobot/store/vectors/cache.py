@@ -9,7 +9,8 @@ snapshot is left who could bring back what was erased. Without numpy, so that fo
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pikobot.store.vectors.reading import BlockView
@@ -20,7 +21,8 @@ IDLE_SCANS = 16
 Key = tuple[str, int]  # database file and block
 
 
-class _Kept(NamedTuple):
+@dataclass(slots=True)
+class _Kept:
     revision: int
     view: "BlockView"
     scan: int  # the last one that asked for it
@@ -49,7 +51,7 @@ class BlockCache:
             kept = self._kept.get(key)
             if kept is None or kept.revision != revision:
                 return None
-            self._kept[key] = kept._replace(scan=self._scan)
+            kept.scan = self._scan
             self._kept.move_to_end(key)
             return kept.view
 

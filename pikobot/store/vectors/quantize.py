@@ -72,8 +72,9 @@ def cosines(query: Float32s, vectors: Float32s) -> Float64s:
     vectors score equal to the last bit in whatever company they are scored.
     """
     wide = query.astype(np.float64)
-    dots: Float64s = (vectors.astype(np.float64) * wide).sum(axis=1)
-    dots /= lengths(vectors)
+    rows = vectors.astype(np.float64)
+    dots: Float64s = (rows * wide).sum(axis=1)
+    dots /= _row_lengths(rows)
     dots /= lengths(query[None, :])[0]
     return dots
 

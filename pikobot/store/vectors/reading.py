@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pikobot.store.connection import Connection
-from pikobot.store.vectors.blocks import SLOT, Block, Slots, buffer_of
+from pikobot.store.vectors.blocks import SLOT, Block, Slots, buffer_of, numbers_of
 from pikobot.store.vectors.cache import BLOCKS, Key
 from pikobot.store.vectors.layout import BOUNDS, Layout, open_block_data
 
@@ -23,12 +23,14 @@ class BlockView:
     def __init__(self, data: UInt8s, layout: Layout, used: int) -> None:
         self.size = data.nbytes
         self.slots: Slots = data[: layout.bounds_at].view(SLOT)[:used]
+        self.numbers = numbers_of(self.slots)
         bounds = data[layout.bounds_at : layout.codes_at].view("<f4")
         self.bounds = bounds.reshape(BOUNDS, layout.capacity)[:, :used]
         self.scale, self.error, self.norm = self.bounds
         codes = data[layout.codes_at : layout.codes_at + used * layout.dimension]
         self.codes = codes.view(np.int8).reshape(used, layout.dimension)
         self.most_error, self.most_norm = self.error.max(), self.norm.max()
+        self.has_gaps = not self.scale.all()
 
 
 class BlockReader:
@@ -40,6 +42,7 @@ class BlockReader:
 
     def __init__(self, conn: Connection, dimension: int) -> None:
         self._conn = conn
+        self._file = conn.filename
         self._dimension = dimension
         self._buffer: UInt8s = np.empty(0, np.uint8)
         self._blob: apsw.Blob | None = None
@@ -76,7 +79,7 @@ class BlockReader:
         return view
 
     def _key(self, block: Block) -> Key:
-        return self._conn.filename, block.id
+        return self._file, block.id
 
     def _fetch(self, block: Block, into: npt.NDArray[Any]) -> None:
         """The beginning of a block's data."""
