@@ -1,10 +1,12 @@
 """What a scan learns from the int8 blocks: the slots that they do not rule out, with an interval for each score.
 
-    block ─▶ coarse products, in float32 ─▶ what may reach the floor ─▶ fine products, in float64 ─▶ survivors
+    block ─▶ coarse products, float32 ─▶ candidates: what may reach the floor ─▶ fine products, float64 ─▶ intervals
 
-No database, and nothing is written but the looker's own: every thread that looks at blocks has one.
+Products take nearly all of the time; candidates are few, and those of many blocks are measured together. No database
+and no state: any thread may do any part.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,110 +15,112 @@ from pikobot.store.vectors.kernel import choose_kernel
 from pikobot.store.vectors.quantize import QuantizedQuery
 from pikobot.store.vectors.reading import BlockView
 from pikobot.store.vectors.records import Bools, Float32s, Float64s, Int8s, Int64s
-from pikobot.store.vectors.survivors import SLOT_BITS, Survivors, k_highest
+from pikobot.store.vectors.survivors import Intervals, Survivors, k_highest
 
 # Covers the float32 rounding of products and bounds: a few operations on numbers that stay below five.
 FILTER_MARGIN = 4e-6
 # So many vectors of a block are narrowed down by their own k best before they are refined.
 MANY = 64
+# So many slots of the first block say how good the k best are at least, before any other is looked at.
+SAMPLE = 2048
 
 
-class _Slots(NamedTuple):
+class Candidates(NamedTuple):
     """Slots that the coarse products did not rule out, with what is needed to say more about them."""
 
-    places: Int64s
+    vectors: Int64s  # as in `Intervals`
     codes: Int8s
-    bounds: Float32s  # (n, 3)
-    offset: Float64s
+    scale: Float32s
+    error: Float32s
+    norm: Float32s
+    score: Float64s  # by coarse products
+    lower: Float64s  # what it is at least
 
 
-class Intervals(NamedTuple):
-    """Vectors by their places, each with an interval that certainly holds its score."""
+class Products(NamedTuple):
+    """A block with the integer products of its codes and the query's, in float32."""
 
-    places: Int64s
-    lower: Float64s
-    upper: Float64s
+    block: BlockView
+    dots: Float32s
+    mask: Bools | None  # what is eligible
 
 
-class Looker:
-    """Looks at blocks of at most ``most_used`` slots for one thread; of the survivors it reads the floor only."""
+class FirstPass:
+    """Of a query, for any thread; of the survivors it reads the floor only."""
 
-    def __init__(self, query: QuantizedQuery, survivors: Survivors, most_used: int) -> None:
+    def __init__(self, query: QuantizedQuery, survivors: Survivors) -> None:
         self._query = query
         self._survivors = survivors
-        self._dots = np.empty((1, most_used), np.float32)
-        self._unmeasured: list[_Slots] = []
-        self._unseen: list[Int64s] = []
-        self.waiting = 0
+        self._margin = FILTER_MARGIN / query.scale
+        self._per_norm = np.float32(query.coarse_rest / query.scale)
+        self._per_error = np.float32(1 / query.scale)
 
-    def look_at(self, block_id: int, block: BlockView, offset: float, mask: Bools | None) -> None:
-        """Look at a block; ``offset`` is the query's product with its mean, ``mask`` says what is eligible."""
-        rows = self._not_ruled_out(block, offset, mask)
-        if len(rows):
-            self._unmeasured.append(
-                _Slots(
-                    rows + (block_id << SLOT_BITS),
-                    block.codes[rows],
-                    block.bounds.T[rows],
-                    np.full(len(rows), offset),
-                )
-            )
-            self.waiting += len(rows)
+    def products(self, block: BlockView, mask: Bools | None) -> Products:
+        """The part that takes the time, and leaves the interpreter to others meanwhile."""
+        dots = np.empty((1, len(block.codes)), np.float32)
+        choose_kernel()(self._query.codes, block.codes, dots)
+        return Products(block, dots[0], mask)
 
-    def pass_over(self, block_id: int, slots: Int64s) -> None:
-        """Take slots of a block in of which nothing is known."""
-        self._unseen.append(slots + (block_id << SLOT_BITS))
-        self.waiting += len(slots)
+    def candidates(self, products: Products, kind: int, offset: float) -> Candidates | None:
+        """What may be among the k best; ``offset`` is the query's product with the block's mean.
 
-    def measured(self) -> Intervals:
-        """What was not ruled out since it was last asked, by coarse and fine products.
-
-        Little but the vectors' own errors is left then. Done for the slots of several blocks at a time, and with
-        the same kernel: a BLAS would wake its threads for it, which cost a scan more than they give.
+        By int8 products alone, in float32 and in units of the query's scale; `FILTER_MARGIN` makes up for the
+        rounding. Passes over all slots are what a block costs beside its products, so the first one allows each
+        slot the reach of the block's worst.
         """
-        unseen = np.concatenate(self._unseen) if self._unseen else np.zeros(0, np.int64)
-        infinite = np.full(len(unseen), np.inf)
-        found = Intervals(unseen, -infinite, infinite)
-        if self._unmeasured:
-            known = self._measure()
-            found = Intervals(*(np.concatenate(both) for both in zip(known, found, strict=True)))
-        self._unmeasured.clear()
-        self._unseen.clear()
-        self.waiting = 0
-        return found
-
-    def _measure(self) -> Intervals:
-        places, codes, bounds, score = (np.concatenate(part) for part in zip(*self._unmeasured, strict=True))
-        scale, error, norm = bounds.astype(np.float64).T
-        products = np.empty((2, 1, len(places)), np.float32)
-        choose_kernel()(self._query.codes, codes, products[0])
-        choose_kernel()(self._query.fine_codes, codes, products[1])
-        coarse, fine = products[:, 0].astype(np.float64)
-        score += (coarse * self._query.scale + fine * self._query.fine_scale) * scale
-        error += norm * self._query.fine_rest + FILTER_MARGIN
-        return Intervals(places, score - error, score + error)
-
-    def _not_ruled_out(self, block: BlockView, offset: float, mask: Bools | None) -> Int64s:
-        """The slots that may be among the k best, by int8 products alone.
-
-        In float32 and in units of the query's scale. Passes over all slots are what a block costs beside its
-        products, so the first one allows each slot the reach of the block's worst. `FILTER_MARGIN` makes up
-        for the rounding.
-        """
-        query, k = self._query, self._survivors.k
-        dots = self._dots[:, : len(block.codes)]
-        choose_kernel()(query.codes, block.codes, dots)
-        middle = np.multiply(dots[0], block.scale, out=dots[0])
-        per_norm, per_error = np.float32(query.coarse_rest / query.scale), np.float32(1 / query.scale)
-        wanted = np.float32((self._survivors.floor - offset - FILTER_MARGIN) / query.scale)
-        most = block.most_norm * per_norm + block.most_error * per_error
-        rows: Int64s = (middle >= wanted - most).nonzero()[0]
+        block, dots, mask = products
+        if mask is None and block.has_gaps:
+            mask = block.scale > 0
+        all_middle = np.multiply(dots, block.scale, out=dots)
+        most = float(block.most_norm * self._per_norm + block.most_error * self._per_error)
+        wanted = (self._survivors.floor - offset) / self._query.scale - self._margin
+        if wanted == -np.inf:
+            sample = (all_middle if mask is None else all_middle[mask])[: max(SAMPLE, self._survivors.k)]
+            wanted = self._wanted_by(sample) - most
+        rows: Int64s = (all_middle >= np.float32(wanted - most)).nonzero()[0]
         if mask is not None:
             rows = rows[mask[rows]]
-        reach = block.norm[rows] * per_norm + block.error[rows] * per_error
-        kept = (middle[rows] + reach >= wanted) & (block.scale[rows] > 0)
-        rows, reach = rows[kept], reach[kept]
-        if len(rows) > max(MANY, k):
-            best = float(k_highest(middle[rows] - reach, k).min()) - 2 * FILTER_MARGIN / query.scale
-            rows = rows[middle[rows] + reach >= best]
-        return rows
+        if not len(rows):
+            return None
+        middle, error, norm = all_middle.take(rows), block.error.take(rows), block.norm.take(rows)
+        reach = norm * self._per_norm + error * self._per_error
+        if len(rows) > MANY:
+            wanted = max(wanted, self._wanted_by(middle - reach))
+            kept = (middle + reach >= np.float32(wanted)).nonzero()[0]
+            rows, middle, reach = rows.take(kept), middle.take(kept), reach.take(kept)
+            error, norm = error.take(kept), norm.take(kept)
+        vectors = block.numbers.take(rows, axis=0)
+        vectors[:, 2] = kind
+        score = middle.astype(np.float64)
+        score *= self._query.scale
+        lower = score - reach * self._query.scale
+        score += offset
+        lower += offset - FILTER_MARGIN
+        codes = block.codes.take(rows, axis=0)
+        return Candidates(vectors, codes, block.scale.take(rows), error, norm, score, lower)
+
+    def _wanted_by(self, lower: Float32s) -> float:
+        """What the k best have at least when these have what is given; -inf of fewer than k."""
+        k = self._survivors.k
+        return float(k_highest(lower, k).min()) - 2 * self._margin if len(lower) >= k else -np.inf
+
+
+def measured(query: QuantizedQuery, candidates: Sequence[Candidates]) -> Intervals:
+    """Their intervals by coarse and fine products: little but the vectors' own errors is left then.
+
+    With the same kernel, because a BLAS would wake its threads for it, which cost a scan more than they give.
+    """
+    found = Candidates(*map(np.concatenate, zip(*candidates, strict=True)))
+    fine = np.empty((1, len(found.codes)), np.float32)
+    choose_kernel()(query.fine_codes, found.codes, fine)
+    middle = found.score + fine[0].astype(np.float64) * (found.scale * query.fine_scale)
+    reach = found.error + found.norm.astype(np.float64) * query.fine_rest
+    reach += FILTER_MARGIN
+    return Intervals(found.vectors, middle - reach, middle + reach)
+
+
+def unknown(vectors: Int64s, kind: int) -> Intervals:
+    """Intervals of slots, as numbers, of which nothing is known."""
+    vectors[:, 2] = kind
+    infinite = np.full(len(vectors), np.inf)
+    return Intervals(vectors, -infinite, infinite)

@@ -5,83 +5,56 @@ than a join. What is found is held against the rows of `vectors` before it leave
 """
 
 import json
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable
 
 import apsw
 import numpy as np
 
 from pikobot.errors import DamagedData
 from pikobot.store.connection import Connection
-from pikobot.store.vectors.blocks import SLOT, Block, Slots, buffer_of
-from pikobot.store.vectors.layout import block_data
+from pikobot.store.vectors.blocks import buffer_of
 from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.quantize import cosines
 from pikobot.store.vectors.records import Float32s, Int64s, VectorHit
-from pikobot.store.vectors.survivors import SLOT_BITS, Survivors
+from pikobot.store.vectors.survivors import KINDS, Survivors
 
-BATCH_ROWS = 32
+# Rows that are read between two questions whether to stop; fewer when fewer are likely to be needed.
+BATCH_ROWS = 64
+FEW_ROWS = 8
 DAMAGED = "the vector index does not match its vectors; run `pikobot reindex`"
 
 
-class _Scored(NamedTuple):
-    """Sorts as results do: best first, equals by kind and id of the owner."""
-
-    negated_score: float
-    kind: OwnerKind
-    owner_id: int
-    vector_id: int
-
-
 def best_hits(
-    conn: Connection,
-    query: Float32s,
-    survivors: Survivors,
-    blocks: Iterable[Block],
-    should_stop: Callable[[], bool],
+    conn: Connection, query: Float32s, survivors: Survivors, should_stop: Callable[[], bool]
 ) -> list[VectorHit] | None:
-    """The k best survivors by exact score, equals by owner; None when stopped.
+    """The k best survivors by exact score, equals by kind and id of the owner; None when stopped.
 
     Survivors are looked at in the order of what they can score at most, until none can reach the k-th best.
     """
-    places, upper = survivors.ranked()
-    kinds = {int(block.id): block.kind for block in blocks}
-    best: list[_Scored] = []
-    for begin in range(0, len(places), BATCH_ROWS):
-        if len(best) == survivors.k and upper[begin] < -best[-1].negated_score:
-            break
+    vectors, upper = survivors.ranked()
+    best, scores, k = vectors[:0], upper[:0], survivors.k
+    # About the k-th best score: in the middle between the k-th lower and the k-th upper end.
+    wanted = (survivors.floor + float(upper[k - 1])) / 2 if len(upper) > k else -np.inf
+    begin = 0
+    while begin < len(vectors) and (len(best) < k or upper[begin] >= wanted):
         if should_stop():
             return None
-        batch = np.sort(places[begin : begin + BATCH_ROWS])
-        best = sorted([*best, *_scored(conn, query, batch, kinds)])[: survivors.k]
-    _check(conn, best)
-    return [VectorHit(Owner(hit.kind, hit.owner_id), -hit.negated_score) for hit in best]
-
-
-def _scored(conn: Connection, query: Float32s, places: Int64s, kinds: dict[int, OwnerKind]) -> list[_Scored]:
-    """The exact scores of those places, which are sorted."""
-    slots = _slots(conn, places)
-    scores = cosines(query, _units(conn, slots["vector_id"], len(query)))
+        likely = int(np.searchsorted(-upper, -wanted, side="right"))
+        end = min(max(likely, begin + FEW_ROWS), begin + BATCH_ROWS)
+        batch = vectors[begin:end]
+        batch = batch[batch[:, 0].argsort()]  # as they lie in the database
+        best = np.concatenate([best, batch])
+        scores = np.concatenate([scores, cosines(query, _units(conn, batch[:, 0], len(query)))])
+        order = np.lexsort((best[:, 1], best[:, 2], -scores))[:k]
+        best, scores, begin = best[order], scores[order], end
+        if len(best) == k:
+            wanted = float(scores[-1])
+    found = [(vector_id, KINDS[kind], owner_id) for vector_id, owner_id, kind in best.tolist()]
+    _check(conn, found)
     return [
-        _Scored(-score, kinds[place >> SLOT_BITS], owner_id, vector_id)
-        for place, score, (vector_id, owner_id, _) in zip(
-            places.tolist(), scores.tolist(), slots.tolist(), strict=True
-        )
+        VectorHit(Owner(kind, owner_id), score)
+        for (_, kind, owner_id), score in zip(found, scores.tolist(), strict=True)
     ]
-
-
-def _slots(conn: Connection, places: Int64s) -> Slots:
-    slots = np.empty(len(places), SLOT)
-    buffer = buffer_of(slots)
-    opened = int(places[0]) >> SLOT_BITS
-    with block_data(conn, opened) as blob:
-        for number, place in enumerate(places.tolist()):
-            if place >> SLOT_BITS != opened:
-                opened = place >> SLOT_BITS
-                blob.reopen(opened)
-            blob.seek((place & ((1 << SLOT_BITS) - 1)) * SLOT.itemsize)
-            blob.read_into(buffer, number * SLOT.itemsize, SLOT.itemsize)
-    return slots
 
 
 def _units(conn: Connection, vector_ids: Int64s, dimension: int) -> Float32s:
@@ -103,15 +76,14 @@ def _units(conn: Connection, vector_ids: Int64s, dimension: int) -> Float32s:
     return units
 
 
-def _check(conn: Connection, hits: list[_Scored]) -> None:
+def _check(conn: Connection, found: list[tuple[int, OwnerKind, int]]) -> None:
     """Every slot that is reported belongs to the vector that its row describes."""
     rows = conn.execute(
         """
         SELECT v.id, v.owner_kind, v.owner_id
         FROM json_each(?) AS found CROSS JOIN vectors AS v ON v.id = found.value
         """,
-        (json.dumps([hit.vector_id for hit in hits]),),
+        (json.dumps([vector_id for vector_id, *_ in found]),),
     )
-    described = {(row[0], row[1], row[2]) for row in rows}
-    if described != {(hit.vector_id, str(hit.kind), hit.owner_id) for hit in hits}:
+    if set(rows) != set(found):
         raise DamagedData(DAMAGED)

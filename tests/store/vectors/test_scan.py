@@ -165,6 +165,23 @@ def test_a_second_thread_takes_part_while_the_connection_does_something_else(
             assert begun.finish() == expected
 
 
+def test_more_candidates_than_may_wait_are_measured_in_between(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "MEASURED_AT", 20_000)
+    set_id = make_set(db, 384)
+    rows = np.ones((3_000, 384), np.float32)
+    rows[:, 0] = np.arange(3_000) % 7
+    put_facts(db, set_id, rows)
+    for k in (5, 600):
+        with db.read() as conn:
+            expected = ranking(conn, set_id, rows[3], k)
+            assert scan(conn, set_id, rows[3], k=k) == expected
+            begun = Scan(conn, set_id, rows[3], k=k, worth_help=1)
+            scanning._HELPER.submit(str).result()  # the second thread has done what it may
+            assert begun.finish() == expected
+
+
 def test_a_scan_does_not_wait_for_a_second_thread_that_is_busy(db: Database, kept_set: SetId) -> None:
     is_free = threading.Event()
     busy = scanning._HELPER.submit(is_free.wait)
@@ -181,15 +198,15 @@ def test_a_scan_does_not_wait_for_a_second_thread_that_sleeps_with_a_block_in_ha
     db: Database, kept_set: SetId, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_one, may_go_on = threading.Event(), threading.Event()
-    original = first_pass.Looker.look_at
+    original = first_pass.FirstPass.products
 
-    def slow(self: first_pass.Looker, *args: Any) -> None:
+    def slow(self: first_pass.FirstPass, *args: Any) -> first_pass.Products:
         if threading.current_thread() is not threading.main_thread():
             has_one.set()
             may_go_on.wait()
-        original(self, *args)
+        return original(self, *args)
 
-    monkeypatch.setattr(first_pass.Looker, "look_at", slow)
+    monkeypatch.setattr(first_pass.FirstPass, "products", slow)
     query = np.ones(384, np.float32)
     with db.read() as conn:
         begun = Scan(conn, kept_set, query, k=20, worth_help=2)
@@ -199,6 +216,34 @@ def test_a_scan_does_not_wait_for_a_second_thread_that_sleeps_with_a_block_in_ha
         finally:
             may_go_on.set()
     assert scanning._HELPER.submit(len, "").result() == 0  # what it did meanwhile went nowhere
+
+
+def test_what_the_second_thread_finishes_when_nothing_else_is_left_counts(
+    db: Database, kept_set: SetId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_first_done, is_second_done = threading.Event(), threading.Event()
+    products, measure = first_pass.FirstPass.products, Scan._measure
+
+    def slow(self: first_pass.FirstPass, *args: Any) -> first_pass.Products:
+        made = products(self, *args)
+        if threading.current_thread() is not threading.main_thread():
+            assert is_first_done.wait(60)
+        return made
+
+    def late(self: Scan) -> None:
+        is_first_done.set()
+        assert is_second_done.wait(60)
+        measure(self)
+
+    monkeypatch.setattr(first_pass.FirstPass, "products", slow)
+    monkeypatch.setattr(Scan, "_measure", late)
+    with db.read() as conn:
+        for query in embedded(np.random.default_rng(8), 5, 384):
+            begun = Scan(conn, kept_set, query, k=20, worth_help=2)
+            scanning._HELPER.submit(is_second_done.set)  # comes after the scan's own
+            assert begun.finish() == ranking(conn, kept_set, query, 20)
+            is_first_done.clear()
+            is_second_done.clear()
 
 
 def test_a_scan_of_blocks_in_memory_stops_on_both_threads(db: Database, kept_set: SetId) -> None:
@@ -217,7 +262,7 @@ def test_what_fails_on_the_second_thread_is_not_lost(
         raise LookupError
 
     with db.read() as conn:
-        monkeypatch.setattr(first_pass.Looker, "look_at", fail)
+        monkeypatch.setattr(first_pass.FirstPass, "products", fail)
         begun = Scan(conn, kept_set, np.ones(384), k=20, worth_help=2)
         scanning._HELPER.submit(str).result()  # the second thread has done what it was asked for
         with pytest.raises(LookupError):
