@@ -1,3 +1,5 @@
+import os
+import sys
 import threading
 from typing import Any
 
@@ -180,6 +182,12 @@ def test_more_candidates_than_may_wait_are_measured_in_between(
             begun = Scan(conn, set_id, rows[3], k=k, worth_help=1)
             scanning._HELPER.submit(str).result()  # the second thread has done what it may
             assert begun.finish() == expected
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such policy")
+def test_the_second_thread_pushes_nobody_aside_when_it_wakes_up() -> None:
+    policies = scanning._HELPER.submit(os.sched_getscheduler, 0).result(), os.sched_getscheduler(0)
+    assert policies == (os.SCHED_BATCH, os.SCHED_OTHER)
 
 
 def test_a_scan_does_not_wait_for_a_second_thread_that_is_busy(db: Database, kept_set: SetId) -> None:
