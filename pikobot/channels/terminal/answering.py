@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from pikobot.agent.events import Event, Notice, Retrying, RunEnded, TextDelta, ToolFinished, ToolStarted
+from pikobot.channels.terminal.failures import spoken_failure
 from pikobot.channels.terminal.interrupts import Interrupts
 from pikobot.channels.terminal.services import Answering
 from pikobot.channels.terminal.views import AnswerView, Notices
@@ -125,9 +126,10 @@ async def _show(answering: Answering, view: AnswerView, words: Wording, shown: l
                 if not tools_running:
                     view.wait(words.waiting)
             case Retrying(reason, pause_s):
-                view.notice(words.retrying.format(reason=reason, pause=f"{pause_s:g}"))
+                spoken = spoken_failure(reason, words.language)
+                view.notice(words.retrying.format(reason=spoken, pause=f"{pause_s:g}"))
             case Notice(text):
-                view.notice(text)
+                view.notice(spoken_failure(text, words.language))
             case RunEnded():
                 view.activity(None)
                 shown.append(_show_rest(event, "".join(shown), view))
@@ -170,6 +172,6 @@ def report(outcome: Outcome, notices: Notices, words: Wording) -> int:
         notices.fail(words.incomplete)
     if ended.state is State.SUCCEEDED:
         return ExitCode.FAILED if ended.leaves_traces else ExitCode.DONE
-    reason = str(ended.error) if ended.error else words.failed_without_reason
+    reason = spoken_failure(str(ended.error), words.language) if ended.error else words.failed_without_reason
     notices.fail(words.error.format(reason=reason))
     return ended.error.exit_code if ended.error else ExitCode.FAILED

@@ -19,6 +19,7 @@ from prompt_toolkit.output import Output, create_output
 from pikobot.channels.terminal.answering import follow, report
 from pikobot.channels.terminal.commands import Session, open_named, perform, unknown_command_hint
 from pikobot.channels.terminal.control_sequences import strip_control_sequences
+from pikobot.channels.terminal.failures import spoken_failure
 from pikobot.channels.terminal.interrupts import Interrupts
 from pikobot.channels.terminal.live_view import LiveView, open_console
 from pikobot.channels.terminal.prompt import LineEditor
@@ -146,7 +147,8 @@ class _Chat:
         except OutputFailed:
             raise
         except PikobotError as error:
-            self.complain(self._session.words.error.format(reason=error))
+            words = self._session.words
+            self.complain(words.error.format(reason=spoken_failure(str(error), words.language)))
         return True
 
     async def _perform(self, command: Command) -> None:

@@ -10,6 +10,7 @@ from typing import BinaryIO, TextIO
 from pikobot.channels.terminal.answering import Outcome, Unasked, follow, report
 from pikobot.channels.terminal.commands import Session, perform, unknown_command_hint
 from pikobot.channels.terminal.control_sequences import strip_control_sequences
+from pikobot.channels.terminal.failures import spoken_failure
 from pikobot.channels.terminal.interrupts import Interrupts
 from pikobot.channels.terminal.services import Answering, ChatOptions, TerminalServices
 from pikobot.channels.terminal.slash import Command, Message, UnknownCommand, parse, without_confirmation
@@ -21,7 +22,7 @@ from pikobot.channels.terminal.views import (
     silence,
 )
 from pikobot.channels.terminal.wrapping import columns_of, wrapped
-from pikobot.errors import ExitCode, UsageError
+from pikobot.errors import ExitCode, PikobotError, UsageError
 from pikobot.streams import make_forgiving
 
 MAX_STDIN_BYTES = 4_000_000
@@ -65,6 +66,9 @@ async def answer_once(
                 return await perform(command, session, services, _PrintedDialog(stdout, notices, options))
             case Message(message):
                 return await _answer(services, message, options, session, stdout, notices)
+    except PikobotError as error:
+        error.args = (spoken_failure(str(error), session.words.language),)
+        raise
     except BrokenPipeError:
         silence(stdout)
         return ExitCode.DONE

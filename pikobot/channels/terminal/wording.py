@@ -3,7 +3,7 @@
 The language is that of the conversation, Chinese or English: that of its last message in a clear one, Chinese when
 there is any CJK character, English when there are two words without any, for "ok" and "Porto" are said in both. A
 command that is Chinese, or has an argument in a clear language, is answered in that. Before the first message the
-locale decides. Messages of errors come from where they are raised.
+locale decides. What others say, failures and what is degraded, is put into Chinese by `failures` and `reasons`.
 """
 
 from collections.abc import Mapping
