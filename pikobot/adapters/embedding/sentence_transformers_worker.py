@@ -12,6 +12,9 @@ import numpy as np
 from pikobot.adapters.embedding.frames import ModelMissing, serve_model
 from pikobot.adapters.embedding.vocabulary import how_to_install
 
+# Without the files of its tokenizer a model loads all the same, and every word is the same unknown one to it.
+DIFFERENT_WORDS = (("water", "stone"), ("水", "石"))
+
 
 class DirectoryModel:
     """The model of a directory; its tokenizer serves one text at a time."""
@@ -34,6 +37,11 @@ class DirectoryModel:
                 "check embedding.path"
             ) from error
         self._lock = threading.Lock()
+        if not self._tells_words_apart():
+            raise ModelMissing(
+                f"the model in {directory} makes the same numbers of different words: "
+                "files of its tokenizer are missing; check embedding.path"
+            )
 
     def embed(self, text: str, *, is_query: bool) -> bytes:
         """As ``frames.Model.embed``; the model cuts what is longer than its window."""
@@ -41,6 +49,12 @@ class DirectoryModel:
         with self._lock:
             vector = encode(_clean(text), show_progress_bar=False, convert_to_numpy=True)
         return np.asarray(vector).astype("<f4").tobytes()
+
+    def _tells_words_apart(self) -> bool:
+        return any(
+            self.embed(one, is_query=False) != self.embed(other, is_query=False)
+            for one, other in DIFFERENT_WORDS
+        )
 
 
 def _clean(text: str) -> str:
