@@ -36,13 +36,12 @@ _ROWS = """
     SELECT j.value ->> 0, (SELECT group_concat(doc, ' ') FROM (SELECT doc FROM sources_words WHERE {} LIMIT :most))
     FROM json_each(:asked) AS j
 """
-# One string of all ids is several times faster to fetch than a row for each.
 _HOLDING = _ROWS.format("term = j.value ->> 1")
 # Slower, as it asks for a range; only a lone character is a prefix.
 _HOLDING_PREFIX = _ROWS.format("term BETWEEN j.value ->> 1 AND j.value ->> 1 || :last")
 
-# So many times as many as are asked for are measured at once, for a floor under the rest.
-MEASURED_FIRST = 3
+# So many more than are asked for are measured at once, for a floor under the rest.
+MEASURED_FIRST = 250
 
 
 def score(conn: Connection, terms: Sequence[str], *, most: int) -> "Scores | None":
@@ -83,15 +82,23 @@ class Scores:
         self._bounds = self._scored(np.arange(len(owners)), 0.0)
         self._measured = np.full(len(self._ids), np.nan)
 
+        self._count = len(self._ids)
+
     def __len__(self) -> int:
-        return len(self._ids)
+        return self._count
+
+    def keep(self, ids: Int64s) -> None:
+        """Leave out all other sources."""
+        is_left_out = np.isin(self._ids, ids, invert=True)
+        self._bounds[is_left_out] = self._measured[is_left_out] = -np.inf
+        self._count = int(np.count_nonzero(self._bounds > 0))
 
     def best(self, count: int) -> list[tuple[int, float]]:
         """Id and score of the best ``count`` and of all that equal the last of them, best first, then highest id."""
         count = min(count, len(self))
         if not count:
             return []
-        likely = min(MEASURED_FIRST * count, len(self))
+        likely = min(count + MEASURED_FIRST, len(self))
         self._measure(np.argpartition(self._bounds, -likely)[-likely:])
         known = self._measured[~np.isnan(self._measured)]
         self._measure((self._bounds >= np.partition(known, -count)[-count]).nonzero()[0])
@@ -103,13 +110,13 @@ class Scores:
 
     def _measure(self, places: Int64s) -> None:
         """Score the sources at the places that are not scored yet, by their lengths."""
-        is_wanted = np.zeros(len(self), np.bool_)
+        is_wanted = np.zeros(len(self._ids), np.bool_)
         is_wanted[places] = True
         is_wanted &= np.isnan(self._measured)
         wanted = is_wanted.nonzero()[0]
         if not len(wanted):
             return
-        lengths = np.zeros(len(self))
+        lengths = np.zeros(len(self._ids))
         lengths[wanted] = _lengths(self._conn, self._ids[wanted])
         postings = is_wanted[self._place].nonzero()[0]
         self._measured[wanted] = self._scored(postings, lengths[self._place[postings]])[wanted]
@@ -120,7 +127,14 @@ class Scores:
         saturation = K1 * (1 - B + B * lengths / self._average_length)
         parts = self._idf[postings] * (frequency * (K1 + 1) / (frequency + saturation))
         # Adds one after the other in the order of the terms, as FTS5 does.
-        return np.bincount(self._place[postings], parts, minlength=len(self)).astype(np.float64, copy=False)
+        return np.bincount(self._place[postings], parts, minlength=len(self._ids)).astype(
+            np.float64, copy=False
+        )
+
+
+def ids_in(listed: str | None) -> Int64s:
+    """Of a string of ids with blanks between them, which is several times faster to fetch than a row for each."""
+    return np.fromstring(listed, np.int64, sep=" ") if listed else np.zeros(0, np.int64)
 
 
 def _firsts(ascending: Int64s) -> Int64s:
@@ -145,8 +159,7 @@ def _postings(conn: Connection, terms: Sequence[str], tokens: Sequence[str], mos
         ]
         bindings = {"asked": json.dumps(asked), "most": most + 1, "last": LAST_CHARACTER}
         for number, ids in conn.execute(sql, bindings) if asked else ():
-            if ids is not None:
-                found[number] = np.fromstring(ids, np.int64, sep=" ")
+            found[number] = ids_in(ids)
     return found
 
 

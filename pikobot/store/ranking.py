@@ -37,16 +37,13 @@ class Match(NamedTuple):
     is_question: bool
 
 
-class Neighbours(NamedTuple):
-    """The sources before and after another one in its thread."""
-
-    previous_id: int | None
-    next_id: int | None
+Neighbours = tuple[int | None, int | None]
+"""The sources before and after another one in its thread."""
 
 
 def replies(pool: Sequence[Match], neighbours: Mapping[int, Neighbours]) -> set[int]:
     """Return the ids of what was said right after a question of the pool."""
-    following = (neighbours[match.source_id].next_id for match in pool if match.is_question)
+    following = (neighbours[match.source_id][1] for match in pool if match.is_question)
     return {source_id for source_id in following if source_id is not None}
 
 
@@ -60,21 +57,18 @@ def rerank(
 
     ``joined`` have no score of their own; ``is_named`` tells whether the query names a speaker.
     """
-    scores = {match.source_id: match.score for match in (*pool, *joined)}
-    for match in pool:
-        around = neighbours[match.source_id]
-        if around.next_id in scores:
-            scores[around.next_id] += match.score * (REPLY_SHARE if match.is_question else NEXT_SHARE)
-        if around.previous_id in scores:
-            scores[around.previous_id] += match.score * PREVIOUS_SHARE
-    ranked = [
-        (scores[match.source_id] * _weight(match, is_named), match.said_at_ms, match.source_id)
-        for match in (*pool, *joined)
-    ]
+    everything = (*pool, *joined)
+    scores: dict[int | None, float] = {source_id: score for source_id, score, *_ in everything}
+    for source_id, score, _, _, is_question in pool:
+        previous_id, next_id = neighbours[source_id]
+        if next_id in scores:
+            scores[next_id] += score * (REPLY_SHARE if is_question else NEXT_SHARE)
+        if previous_id in scores:
+            scores[previous_id] += score * PREVIOUS_SHARE
+    ranked = []
+    for source_id, _, said_at_ms, speaker, is_question in everything:
+        gain = NAMED_SPEAKER_GAIN if is_named(speaker) else 1.0
+        weight = gain * QUESTION_DISCOUNT if is_question else gain
+        ranked.append((scores[source_id] * weight, said_at_ms, source_id))
     ranked.sort(reverse=True)
     return [(source_id, score) for score, _, source_id in ranked]
-
-
-def _weight(match: Match, is_named: Callable[[str], bool]) -> float:
-    gain = NAMED_SPEAKER_GAIN if is_named(match.speaker) else 1.0
-    return gain * QUESTION_DISCOUNT if match.is_question else gain

@@ -14,8 +14,7 @@ of different queries don't compare.
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
@@ -38,12 +37,15 @@ MAX_TERMS_COUNTED = 256
 # The best matches are taken first and their eligibility is looked at then, for a join costs 2 µs a row. So
 # many more than wanted are taken, because some may not be eligible.
 SPARE_MATCHES = 100
-SPARE_SCORED = 10
+SPARE_SHARE = 1.2
 # In an index of more rows so many ids, evenly spread, tell which share of all sources is eligible.
 UNSAMPLED_ROWS = 2_000
 SAMPLED_IDS = 64
 # Below that share the index is read between the first and the last id of what is eligible, and not elsewhere.
 RARE = 1 / 32
+# Below that one the ids of what is eligible are listed, up to so many for each match: it costs a fifth as much.
+FEW = 1 / 4
+LISTED_FOR_EACH = 5
 
 IS_DATED = "(s.origin <> 'imported' OR s.said_at_ms <> s.created_at_ms)"
 """Whether it is known when a source ``s`` was said: an import without a time has the moment of its storing."""
@@ -61,11 +63,20 @@ _ELIGIBLE = f"""
 # The columns of a `Match` but its score.
 _RANKING_COLUMNS = "s.id, s.said_at_ms, s.speaker, substr(s.text, -8)"
 
+# At most so many, from an index alone.
+_IN_SCOPES_AND_TIME = """
+    SELECT id FROM sources
+    WHERE scope_id IN (
+        SELECT id FROM scopes WHERE :scopes IS NULL OR id IN (SELECT value FROM json_each(:scopes))
+    )
+    AND said_at_ms >= coalesce(:from_ms, -:largest) AND said_at_ms < coalesce(:to_ms, :largest)
+    LIMIT :most
+"""
+
 _Bindings = dict[str, int | str | None]
 
 
-@dataclass(frozen=True)
-class TextHit:
+class TextHit(NamedTuple):
     """A source found by its words, or the reply to one that is; a higher score is better."""
 
     source_id: int
@@ -202,7 +213,10 @@ def rank_similar(
     }
     kept = _readable(conn, similar, eligible)
     floor = kept[min(POOL, len(kept) - 1)].score if kept else 0.0
-    matches = [match._replace(score=match.score - floor) for match in kept]
+    matches = [
+        Match(source_id, score - floor, said_at_ms, speaker, is_question)
+        for source_id, score, said_at_ms, speaker, is_question in kept
+    ]
     hits = _in_conversation(conn, matches[:POOL], query, eligible, may_join=True)
     return [*hits, *_after(hits, matches[POOL:])][:limit]
 
@@ -233,14 +247,18 @@ def _best_scored(
     from pikobot.store.postings import score  # loads numpy, which a small instance does without
 
     telling, are_all = (terms, True) if len(terms) <= MAX_TERMS else _affordable(conn, terms, eligible)
-    scores = score(conn, telling, most=MAX_POSTINGS)
-    if scores is None:
-        return None
-    found = _best_readable(conn, scores, eligible, wanted, share)
-    if len(found) == wanted or (are_all and scores.is_complete):
-        return found
-    scores = score(conn, terms[:MAX_TERMS_COUNTED], most=MAX_INTEGER - 1)
-    return None if scores is None else _best_readable(conn, scores, eligible, wanted, share)
+    for asked, most, are_enough in (
+        (telling, MAX_POSTINGS, are_all),
+        (terms[:MAX_TERMS_COUNTED], MAX_INTEGER - 1, True),
+    ):
+        scores = score(conn, asked, most=most)
+        if scores is None:
+            return None
+        are_kept = share < FEW and _keep_eligible(conn, scores, eligible)
+        found = _best_readable(conn, scores, eligible, wanted, 1.0 if are_kept else share)
+        if len(found) == wanted or (are_enough and scores.is_complete):
+            break
+    return found
 
 
 def _best_readable(
@@ -248,11 +266,11 @@ def _best_readable(
 ) -> list[Match]:
     """The best that are eligible; so many are looked at first that they should be enough."""
     found: list[Match] = []
-    looked_at, count = 0, int(wanted / share) + SPARE_SCORED
+    looked_at, count = 0, int(wanted / share * SPARE_SHARE)
     while len(found) < wanted and looked_at < len(scores):
         ranked = scores.best(count)
         found += _readable(conn, ranked[looked_at:], eligible)
-        looked_at, count = len(ranked), count * 4
+        looked_at, count = len(ranked), count * 2
     found.sort(key=lambda match: (-match.score, -match.said_at_ms, -match.source_id))
     return found[:wanted]
 
@@ -262,24 +280,20 @@ def _eligible_share(conn: Connection, eligible: _Bindings, rows: int) -> float:
     if all(eligible[name] is None for name in ("scopes", "roles", "from_ms", "to_ms")):
         return 1.0
     sample = range(1, rows + 1, -(-rows // SAMPLED_IDS))
-    found = _readable(conn, [(source_id, 0.0) for source_id in sample], eligible)
-    return len(found) / len(sample)
+    row = conn.execute(
+        f"""
+        SELECT count(*) FROM json_each(:ids) AS j CROSS JOIN sources AS s ON s.id = j.value WHERE {_ELIGIBLE}
+        """,
+        {**eligible, "ids": _json(sample)},
+    ).fetchone()
+    return int(row[0]) / len(sample) if row else 1.0
 
 
 def _eligible_range(conn: Connection, eligible: _Bindings, rows: int) -> _Bindings:
     """Between which ids everything lies that is eligible by scope and time; everywhere if that is too much to tell."""
     most = int(rows * 2 * RARE)
     row = conn.execute(
-        """
-        SELECT count(*), min(id), max(id) FROM (
-            SELECT id FROM sources
-            WHERE scope_id IN (
-                SELECT id FROM scopes WHERE :scopes IS NULL OR id IN (SELECT value FROM json_each(:scopes))
-            )
-            AND said_at_ms >= coalesce(:from_ms, -:largest) AND said_at_ms < coalesce(:to_ms, :largest)
-            LIMIT :most
-        )
-        """,
+        f"SELECT count(*), min(id), max(id) FROM ({_IN_SCOPES_AND_TIME})",
         {**eligible, "largest": MAX_INTEGER, "most": most},
     ).fetchone()
     if row is None or int(row[0]) == most:
@@ -287,9 +301,27 @@ def _eligible_range(conn: Connection, eligible: _Bindings, rows: int) -> _Bindin
     return {"first_id": row[1] or 0, "last_id": row[2] or 0}
 
 
+def _keep_eligible(conn: Connection, scores: "Scores", eligible: _Bindings) -> bool:
+    """Leave out what is not eligible by scope and time; False if that is too much to tell."""
+    from pikobot.store.postings import ids_in
+
+    most = len(scores) * LISTED_FOR_EACH
+    row = conn.execute(
+        f"SELECT count(*), group_concat(id, ' ') FROM ({_IN_SCOPES_AND_TIME})",
+        {**eligible, "largest": MAX_INTEGER, "most": most},
+    ).fetchone()
+    if row is None or int(row[0]) == most:
+        return False
+    scores.keep(ids_in(row[1]))
+    return True
+
+
 def _affordable(conn: Connection, terms: Sequence[str], eligible: _Bindings) -> tuple[list[str], bool]:
     """The rarest terms that together touch at most `MAX_POSTINGS` rows, at least one if any is found; and whether
-    these are all that are found."""
+    these are all that are found. Not counted when they can't touch more."""
+    width = int(eligible["last_id"] or 0) - int(eligible["first_id"] or 0) + 1
+    if len(terms) <= MAX_TERMS and width * len(terms) <= MAX_POSTINGS:
+        return list(terms), True
     counted = _count_each(conn, terms[:MAX_TERMS_COUNTED], eligible, MAX_POSTINGS)
     found = sorted((count, number) for number, count in counted.items() if count)
     budget = MAX_POSTINGS
@@ -362,7 +394,7 @@ def _readable(conn: Connection, scored: Sequence[tuple[int, float]], eligible: _
 
 def _ends_asking(end: str) -> bool:
     """A question ends with its mark, of either width."""
-    return end.rstrip("\t\n\r ").endswith(("?", "？"))
+    return end.rstrip("\t\n\r ")[-1:] in ("?", "？")
 
 
 def _in_conversation(
@@ -372,7 +404,7 @@ def _in_conversation(
     outside = replies(pool, neighbours) - neighbours.keys() if may_join else set()
     joined = _readable(conn, [(source_id, 0.0) for source_id in sorted(outside)], eligible)
     ranked = rerank(pool, joined, neighbours, NamedSpeakers(query).include)
-    return [TextHit(source_id, score) for source_id, score in ranked]
+    return [TextHit(*each) for each in ranked]
 
 
 def _neighbours(conn: Connection, source_ids: Sequence[int]) -> dict[int, Neighbours]:
@@ -390,7 +422,7 @@ def _neighbours(conn: Connection, source_ids: Sequence[int]) -> dict[int, Neighb
         """,
         (_json(source_ids),),
     )
-    return {source_id: Neighbours(previous_id, next_id) for source_id, previous_id, next_id in rows}
+    return {source_id: (previous_id, next_id) for source_id, previous_id, next_id in rows}
 
 
 def _after(ranked: Sequence[TextHit], rest: Sequence[Match]) -> list[TextHit]:

@@ -82,6 +82,32 @@ def test_a_large_index_is_ranked_alike_by_its_postings_and_by_fts5(
     assert [hit.score for hit in by_postings] == pytest.approx([hit.score for hit in by_fts5], rel=1e-12)
 
 
+@pytest.mark.parametrize("most", [0, 100])
+def test_a_scope_is_found_alike_whether_its_ids_are_listed_or_each_match_is_looked_at(
+    db: Database, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    options: dict[str, Any] = {
+        "query": "dog 茶叶",
+        "now_ms": NOW_MS,
+        "limit": 150,
+        "scope_ids": [scope(db, GROUP)],
+    }
+    _count_as_small(monkeypatch, COUNT)
+    expected = read(db, search_text, **options)
+    _count_as_small(monkeypatch, 0)
+    monkeypatch.setattr(text_index, "LISTED_FOR_EACH", most)
+    kept: list[bool] = []
+    keep = text_index._keep_eligible
+
+    def keeping(*given: Any) -> bool:
+        kept.append(keep(*given))
+        return kept[-1]
+
+    monkeypatch.setattr(text_index, "_keep_eligible", keeping)
+    assert read(db, search_text, **options) == expected
+    assert kept == [most > 0]
+
+
 def test_the_bounds_of_what_is_rare_are_read_from_an_index(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

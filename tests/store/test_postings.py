@@ -8,7 +8,7 @@ import pytest
 from pikobot.errors import DamagedData
 from pikobot.store import postings
 from pikobot.store.connection import Connection, Database
-from pikobot.store.postings import TOKENIZER, score
+from pikobot.store.postings import TOKENIZER, ids_in, score
 from pikobot.store.segmentation import quoted
 from pikobot.store.sources import delete_source, insert_source, revise_source
 from tests.store.rows import execute, new_source, read, rows, source, thread, write
@@ -76,7 +76,7 @@ def scored_by_fts5(conn: Connection, terms: list[str]) -> list[tuple[int, float]
 def test_the_best_are_those_of_fts5_however_many_are_asked_for(
     db: Database, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(postings, "MEASURED_FIRST", 1)
+    monkeypatch.setattr(postings, "MEASURED_FIRST", 0)
     generator = random.Random(seed)
     fill(db, generator, 300)
     for terms in [["端"], *(generator.sample(TERMS, generator.randint(1, len(TERMS))) for _ in range(20))]:
@@ -94,7 +94,23 @@ def test_the_best_are_those_of_fts5_however_many_are_asked_for(
             assert found == sorted(found, key=lambda each: (-each[1], -each[0]))
 
 
+def test_what_is_not_kept_is_not_there(db: Database) -> None:
+    ids = fill(db, random.Random(9), 120)
+
+    def kept(conn: Connection, chosen: list[int]) -> tuple[int, list[tuple[int, float]]]:
+        scores = score(conn, ["dog", "猫", "lamp"], most=MANY)
+        assert scores is not None
+        scores.keep(ids_in(" ".join(map(str, chosen))))
+        return len(scores), scores.best(MANY)
+
+    everything = read(db, best, ["dog", "猫", "lamp"], [MANY])[0]
+    for chosen in (ids[::3], ids, [], [10**6]):
+        expected = [each for each in everything if each[0] in chosen]
+        assert read(db, kept, chosen) == (len(expected), expected)
+
+
 def test_only_what_can_be_among_the_best_is_measured(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postings, "MEASURED_FIRST", 0)
     inside = thread(db)
     texts = [*["dog"] * 30, *["dog zebra lamp"] * 5]
     write(db, lambda tx: [insert_source(tx, new_source(inside, text), db.clock) for text in texts])
