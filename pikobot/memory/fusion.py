@@ -16,7 +16,8 @@ Then what says the same is shown once: of equal facts the best placed, and a sou
 quotes it as that fact, with the source as its quote.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from pikobot.memory.records import RecordType
@@ -27,7 +28,7 @@ from pikobot.store.fact_index import evidence_of, sameness_of
 RANK_OFFSET = 10
 MEANING_WEIGHT = 0.7
 
-_CODES: dict[RecordType, int] = {"source": 0, "fact": 1, "document": 2, "conversation": 3}
+_TYPES: tuple[RecordType, ...] = ("source", "fact", "document", "conversation")
 
 
 class Candidate(NamedTuple):
@@ -40,24 +41,30 @@ class Candidate(NamedTuple):
 
     @property
     def key(self) -> int:
-        """One number for type and row, as cursors hold it."""
-        return self.row_id * len(_CODES) + _CODES[self.type]
+        return key_of(self.type, self.row_id)
 
 
-def fused(
-    by_words: Sequence[Sequence[Candidate]], by_meaning: Sequence[Sequence[Candidate]] = ()
-) -> list[Candidate]:
-    """One list, best first; equals keep the order of their rankings."""
+def key_of(record_type: RecordType, row_id: int) -> int:
+    """One number for type and row, as cursors and rankings hold it."""
+    return row_id * len(_TYPES) + _TYPES.index(record_type)
+
+
+def keys_of(record_type: RecordType, row_ids: Iterable[int]) -> list[int]:
+    """The same for rows of one type."""
+    code = _TYPES.index(record_type)
+    return [row_id * len(_TYPES) + code for row_id in row_ids]
+
+
+def fused(by_words: Sequence[Sequence[int]], by_meaning: Sequence[Sequence[int]] = ()) -> list[Candidate]:
+    """One list of what the keys in the rankings stand for, best first; equals keep the order of their rankings."""
     scores: dict[int, float] = {}
-    found: dict[int, Candidate] = {}
-    weighted = [(1.0, ranking) for ranking in by_words]
-    weighted += [(MEANING_WEIGHT, ranking) for ranking in by_meaning]
-    for weight, ranking in weighted:
-        for place, candidate in enumerate(ranking, 1):
-            key = candidate.key
-            scores[key] = scores.get(key, 0.0) + weight / (RANK_OFFSET + place)
-            found.setdefault(key, candidate)
-    return _sorted([candidate._replace(score=scores[key]) for key, candidate in found.items()])
+    for weight, rankings in ((1.0, by_words), (MEANING_WEIGHT, by_meaning)):
+        for ranking in rankings:
+            for place, key in enumerate(ranking, RANK_OFFSET + 1):
+                scores[key] = scores.get(key, 0.0) + weight / place
+    ordered = sorted(scores.items(), key=itemgetter(1), reverse=True)
+    width = len(_TYPES)
+    return [Candidate(_TYPES[key % width], key // width, score) for key, score in ordered]
 
 
 def folded(conn: Connection, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -90,7 +97,7 @@ def folded(conn: Connection, candidates: Sequence[Candidate]) -> list[Candidate]
 
 def first_row_at(record_type: RecordType, key: int) -> int:
     """The first row of a type whose key is not below the given one: rows before it have smaller keys."""
-    return -((_CODES[record_type] - key) // len(_CODES))
+    return -((_TYPES.index(record_type) - key) // len(_TYPES))
 
 
 def _sorted(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -8,6 +8,7 @@ ranking of `Candidate`s, and `fusion` makes one list of them.
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from pydantic import AfterValidator, Field, model_validator
@@ -17,7 +18,7 @@ from pikobot.errors import InvalidParams, NotFound
 from pikobot.memory import cursors, moments
 from pikobot.memory.embed import usable_set
 from pikobot.memory.embedding import QueryVector
-from pikobot.memory.fusion import Candidate, first_row_at, folded, fused
+from pikobot.memory.fusion import Candidate, first_row_at, folded, fused, keys_of
 from pikobot.memory.params import DEFAULT_LIMIT, Cursor, Limit, MomentText, Name, Params, Tag, storable
 from pikobot.memory.questions import is_only_question
 from pikobot.memory.records import (
@@ -33,7 +34,7 @@ from pikobot.memory.records import (
 from pikobot.store.connection import Connection
 from pikobot.store.entities import fold_name
 from pikobot.store.erasures import is_erased
-from pikobot.store.fact_index import FactFilters, FactHit, list_facts, search_facts
+from pikobot.store.fact_index import FactFilters, FactHit, has_facts, list_facts, search_facts
 from pikobot.store.facts import FactId, load_facts
 from pikobot.store.listing import (
     SourcePosition,
@@ -177,7 +178,7 @@ def search(
     pool = max(RANKED_POOL, 2 * (len(seen) + limit + 1))
     question, unusable = _question(conn, params.query, query_vector, now_ms, should_stop)
     by_words, by_meaning = [], []
-    if params.admit_facts:
+    if params.admit_facts and has_facts(conn):
         filters = _fact_filters(params, eligible)
         near_facts = None if question is None else question.facts(conn, filters=filters, limit=pool)
         by_words.append(_facts(search_facts(conn, query=params.query, filters=filters, limit=pool)))
@@ -196,12 +197,11 @@ def search(
         by_words.append(_sources(search_text(conn, query=params.query, **admitted)))
         if near_sources is not None:
             by_meaning.append(_sources(near_sources()))
-    known = frozenset(seen)
-    ranked = [
-        each
-        for each in _behind_what_tells(conn, folded(conn, fused(by_words, by_meaning)))
-        if each.key not in known
-    ]
+    ranked = folded(conn, fused(by_words, by_meaning))
+    if seen:
+        known = frozenset(seen)
+        ranked = [each for each in ranked if each.key not in known]
+    ranked = _behind_what_tells(conn, ranked, max(limit, 1))
     given = [*seen, *(candidate.key for candidate in ranked[:limit])]
     has_more = len(ranked) > limit and len(given) < MAX_RANKED
     return Page(
@@ -349,26 +349,35 @@ def _question(
     return Question(text, query_vector.values, vector_set.id, should_stop), None
 
 
-def _behind_what_tells(conn: Connection, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The list with earlier questions to pikobot further down."""
-    ids = [SourceId(each.row_id) for each in candidates if each.type == "source"]
-    asked = requests_among(conn, ids, max_bytes=MAX_QUESTION_BYTES)
-    questions = {source_id for source_id, text in asked.items() if is_only_question(text)}
-    weighed = [
-        each._replace(score=each.score * QUESTION_SHARE)
-        if each.type == "source" and each.row_id in questions
-        else each
-        for each in candidates
-    ]
-    return sorted(weighed, key=lambda each: -each.score)
+def _behind_what_tells(conn: Connection, candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
+    """The list with earlier questions to pikobot further down, in order as far as ``limit``."""
+    looked_at = 0
+    weighed: list[Candidate] = []
+    # What follows can't come before the place asked for once that has a score as high.
+    while looked_at < len(candidates) and (
+        looked_at < limit or weighed[limit - 1].score < candidates[looked_at].score
+    ):
+        following = candidates[looked_at : looked_at + 2 * limit]
+        ids = [SourceId(each.row_id) for each in following if each.type == "source"]
+        asked = requests_among(conn, ids, max_bytes=MAX_QUESTION_BYTES)
+        questions = {source_id for source_id, text in asked.items() if is_only_question(text)}
+        weighed += [
+            each._replace(score=each.score * QUESTION_SHARE)
+            if each.row_id in questions and each.type == "source"
+            else each
+            for each in following
+        ]
+        weighed.sort(key=attrgetter("score"), reverse=True)
+        looked_at += len(following)
+    return [*weighed, *candidates[looked_at:]]
 
 
-def _facts(hits: Sequence[FactHit]) -> list[Candidate]:
-    return [Candidate("fact", hit.fact_id, hit.score) for hit in hits]
+def _facts(hits: Sequence[FactHit]) -> list[int]:
+    return keys_of("fact", (hit.fact_id for hit in hits))
 
 
-def _sources(hits: Sequence[TextHit]) -> list[Candidate]:
-    return [Candidate("source", hit.source_id, hit.score) for hit in hits]
+def _sources(hits: Sequence[TextHit]) -> list[int]:
+    return keys_of("source", (hit.source_id for hit in hits))
 
 
 def _listed_sources(

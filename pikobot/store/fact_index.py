@@ -129,8 +129,7 @@ class FactFilters:
         }
 
 
-@dataclass(frozen=True)
-class FactHit:
+class FactHit(NamedTuple):
     """A fact found by its words; a higher score is better."""
 
     fact_id: int
@@ -201,6 +200,10 @@ def check_fact_index(conn: Connection) -> list[str]:
         if row is not None and row[0]:
             findings.append(finding.format(Count(row[0])))
     return findings
+
+
+def has_facts(conn: Connection) -> bool:
+    return conn.execute("SELECT 1 FROM facts LIMIT 1").fetchone() is not None
 
 
 def search_facts(conn: Connection, *, query: str, filters: FactFilters, limit: int) -> list[FactHit]:

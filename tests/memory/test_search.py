@@ -88,6 +88,16 @@ def test_what_tells_something_comes_before_questions_asked_before(
     assert find(db, asked, limit=2).records[0].id == statement
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
+def test_what_is_shown_does_not_depend_on_how_far_questions_are_looked_for(db: Database, limit: int) -> None:
+    for number in range(12):
+        exchange(db, f"Where is the lamp{' now' * number}?")
+        say(db, f"The lamp is in room {number}, it is{' very' * number} old")
+    whole = ids(find(db, "where is the lamp", limit=50))
+    assert ids(find(db, "where is the lamp", limit=limit)) == whole[:limit]
+    assert len(whole) == 24
+
+
 def test_the_better_match_comes_first(db: Database) -> None:
     once, twice = say(db, "We had dinner at six", "Dinner with Ana: dinner was fish")
     assert ids(find(db, "dinner Ana")) == [twice, once]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pikobot.memory.assertions import Assertion, Statement, correct, remember
-from pikobot.memory.fusion import Candidate, first_row_at, fused
+from pikobot.memory.fusion import Candidate, first_row_at, fused, keys_of
 from pikobot.memory.params import validated
 from pikobot.memory.records import Page
 from pikobot.memory.search import ListParams, SearchParams, list_memory, search
@@ -190,9 +190,7 @@ def test_an_explicit_statement_is_marked_current(db: Database) -> None:
 
 
 def test_places_are_added_up_and_equals_keep_their_order() -> None:
-    one = [Candidate("fact", 1, 9.0), Candidate("fact", 2, 8.0)]
-    two = [Candidate("source", 1, 0.3), Candidate("fact", 2, 0.2)]
-    ranked = fused([one, two])
+    ranked = fused([keys_of("fact", [1, 2]), [*keys_of("source", [1]), *keys_of("fact", [2])]])
     assert [(each.type, each.row_id) for each in ranked] == [("fact", 2), ("fact", 1), ("source", 1)]
     assert fused([]) == []
 
