@@ -8,8 +8,8 @@
     beforehand, in the background ─▶ the whole database looked at, so that an erasure need only look at what changed
 
 A crash after the commit is finished at the next open (`finish_interrupted`): the commit leaves a mark that stays
-until the files are clean; left longer it costs another cleaning. One erasure at a time per process; all of it
-blocks, so never on the event loop.
+until the files are clean, and until the disk has the emptied WAL, which the write that removes the mark waits for. One
+erasure at a time per process; all of it blocks, so never on the event loop.
 
 What was previewed goes as it was shown or not at all: when something has changed since, nothing is erased and the
 outcome says so. Without a preview goes what the target means at the commit.

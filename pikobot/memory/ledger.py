@@ -200,9 +200,9 @@ def _reconcile_open(
 ) -> Reconciled:
     size = os.fstat(descriptor).st_size
     if size > FULL_CHECK_MAX_BYTES or not reads_all:
-        known = _known_last(conn, descriptor, size)
-        if known is not None:
-            return Reconciled(appended=_append(descriptor, erasures.read_after(conn, known)))
+        missing = _behind_last(conn, descriptor, size)
+        if missing is not None:
+            return Reconciled(appended=_append(descriptor, missing))
     content = os.pread(descriptor, size, 0)
     whole = _tidy(content)
     extra = _compare(conn, path, whole) if whole else []
@@ -215,8 +215,8 @@ def _reconcile_open(
     return Reconciled(appended, len(extra), is_repaired=whole != content)
 
 
-def _known_last(conn: Connection, descriptor: int, size: int) -> int | None:
-    """Position of the file's last row if the database has exactly this row there."""
+def _behind_last(conn: Connection, descriptor: int, size: int) -> Iterator[Erasure] | None:
+    """The rows that follow the file's last one if the database has exactly this row there."""
     tail = os.pread(descriptor, TAIL_BYTES, max(size - TAIL_BYTES, 0))
     if not tail.endswith(b"\n"):
         return None
@@ -224,8 +224,8 @@ def _known_last(conn: Connection, descriptor: int, size: int) -> int | None:
         last = _Line.model_validate_json(tail.splitlines()[-1]).erasure()
     except ValidationError:
         return None
-    known = next(erasures.read_after(conn, last.position - 1), None)
-    return last.position if known == last else None
+    rows = erasures.read_after(conn, last.position - 1)
+    return rows if next(rows, None) == last else None
 
 
 def _compare(conn: Connection, path: Path, whole: bytes) -> list[Erasure]:
