@@ -3,7 +3,7 @@
 Only what can be read one way is a period: "March 2024", "last week", "2 March", "since Monday", "three days ago",
 ``上周三``, ``2024年3月``, ``最近三天``. A day or month without a year is the last one that has begun, and may be meant
 of another year. A week begins on Monday, a year or a month alone needs a word before it ("in 2024", "since May"), as
-numbers and "may" are mostly something else. Seasons, feasts and "recently" are not periods. Days are those of the
+numbers and "may" are mostly something else; beside a month or a day they say of which year it is. Seasons, feasts and "recently" are not periods. Days are those of the
 calendar where it was said.
 """
 
@@ -30,6 +30,9 @@ _LAST_DAY = re.compile(
 _JOINS = frozenset({"to", "until", "till", "and", "-", "–", "到", "至", "和", "与", "與", "~"})
 _ANDS = frozenset({"and", "和", "与", "與"})
 _BETWEEN = ("之间", "之間")
+# What may stand between a month and the year that it is of.
+_BESIDE = frozenset({"", ",", "of", "in", "的"})
+_IN = frozenset({"", "in", "of", "on", "during", "from"})
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,10 @@ def find_period(text: str, today: date) -> Understood | None:
 def last_years(period: EveryYear, years: int) -> Iterator[Period]:
     """The days of so many single years, the last year first."""
     for back in range(years):
-        first = None if period.first is None else _moved(period.first, -back)
-        yield Period(first, _moved(period.last, -back))
+        if period.first is None:
+            yield Period(None, _moved(period.last, -back))
+        else:
+            yield Period(_moved(period.first, -back), _moved_last(period.first, period.last, -back))
 
 
 def periods_in(text: str, said_on: date) -> list[Period]:
@@ -111,7 +116,7 @@ class _Phrase(NamedTuple):
 
 def _phrases(folded: str, today: date) -> Iterator[_Phrase]:
     """Every period with the characters that name it; two that are joined ("from … to …") are one."""
-    spans = [_with_last_day(folded, span) for span in _spans(folded, today)]
+    spans = _with_years(folded, [_with_last_day(folded, span) for span in _spans(folded, today)])
     while spans:
         span = spans.pop(0)
         if spans and _are_joined(folded, span, spans[0]):
@@ -146,16 +151,44 @@ def _with_last_day(folded: str, span: Span) -> Span:
     )
 
 
+def _with_years(folded: str, spans: list[Span]) -> list[Span]:
+    """A month or day without a year is of the year that stands beside it: "May last year", "last year in May"."""
+    kept: list[Span] = []
+    for span in spans:
+        before = kept[-1] if kept else None
+        if before is None or folded[before.end : span.start].strip() not in _BESIDE:
+            kept.append(span)
+        elif before.is_yearly and span.how in _IN and _is_year(span):
+            kept[-1] = _of_year(before, span.first.year)._replace(end=span.end)
+        elif span.is_yearly and span.how in _IN and _is_year(before):
+            kept[-1] = _of_year(span, before.first.year)._replace(start=before.start, how=before.how)
+        else:
+            kept.append(span)
+    return kept
+
+
+def _is_year(span: Span) -> bool:
+    year = span.first.year
+    return (span.first, span.last) == (date(year, 1, 1), date(year, 12, 31)) and not span.is_yearly
+
+
+def _of_year(span: Span, year: int) -> Span:
+    years = year - span.first.year
+    return span._replace(
+        first=_moved(span.first, years), last=_moved_last(span.first, span.last, years), is_yearly=False
+    )
+
+
 def _in_one_year(span: Span, other: Span) -> tuple[Span, Span]:
     """A month or day without a year is of the year that the other end names: the next one after it, or before it."""
     if other.is_yearly and not span.is_yearly:
         years = span.first.year - other.first.year
         years += _moved(other.last, years) < span.first
-        return span, other._replace(first=_moved(other.first, years), last=_moved(other.last, years))
+        return span, _of_year(other, other.first.year + years)._replace(is_yearly=True)
     if span.is_yearly and not other.is_yearly:
         years = other.last.year - span.first.year
         years -= _moved(span.first, years) > other.last
-        return span._replace(first=_moved(span.first, years), last=_moved(span.last, years)), other
+        return _of_year(span, span.first.year + years)._replace(is_yearly=True), other
     return span, other
 
 
@@ -193,6 +226,13 @@ def _bent(span: Span, today: date) -> Period | None:
     if span.how in _UNTIL:
         return Period(None, span.last)
     return Period(span.first, span.last)
+
+
+def _moved_last(first: date, last: date, years: int) -> date:
+    """The last day of the same days of another year; a whole February ends with its own last one."""
+    if first.day == 1 and (last + timedelta(days=1)).day == 1:
+        return _moved(last + timedelta(days=1), years) - timedelta(days=1)
+    return _moved(last, years)
 
 
 def _moved(day: date, years: int) -> date:

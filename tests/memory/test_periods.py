@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pikobot.memory.periods import EveryYear, Period, find_period, periods_in
+from pikobot.memory.periods import EveryYear, Period, find_period, last_years, periods_in
 from pikobot.memory.questions import subject_words
 from pikobot.memory.recall import spoken_period
 
@@ -125,14 +125,36 @@ def test_chinese_words_for_a_time_are_days(text: str, named: str) -> None:
         ("between March and May 2022", "2022-03-01/2022-05-31"),
         ("from December to February 2022", "2021-12-01/2022-02-28"),
         ("from 3 May to 9 June 2022", "2022-05-03/2022-06-09"),
+        ("from March to May last year", "2023-03-01/2023-05-31"),
+        ("between March and May of last year", "2023-03-01/2023-05-31"),
+        ("last year from March to May", "2023-03-01/2023-05-31"),
+        ("from December to February last year", "2022-12-01/2023-02-28"),
+        ("in March last year", "2023-03-01/2023-03-31"),
+        ("last year in March", "2023-03-01/2023-03-31"),
+        ("on 3 May last year", "2023-05-03/2023-05-03"),
+        ("since May last year", "2023-05-01/2024-03-15"),
+        ("before March last year", "/2023-02-28"),
+        ("in February last year", "2023-02-01/2023-02-28"),
+        ("去年，三月到五月", "2023-03-01/2023-05-31"),
+        ("去年的三月到五月", "2023-03-01/2023-05-31"),
+        ("去年3月5日到8日", "2023-03-05/2023-03-08"),
     ],
 )
 def test_both_ends_are_of_the_year_that_one_of_them_names(text: str, named: str) -> None:
     assert days(text) == named
 
 
+def test_a_whole_february_ends_with_its_own_last_day() -> None:
+    understood = find_period("in February last year", date(2025, 5, 1))
+    assert understood is not None
+    assert understood.period == Period(date(2024, 2, 1), date(2024, 2, 29))
+    years = last_years(EveryYear(date(2025, 2, 1), date(2025, 2, 28)), 2)
+    assert [period.last for period in years] == [date(2025, 2, 28), date(2024, 2, 29)]
+
+
 @pytest.mark.parametrize(
-    "text", ["in May 2022 and in March", "2022年3月和5月", "from March to May last year"]
+    "text",
+    ["in May 2022 and in March", "2022年3月和5月", "this year and in March", "between last year and March"],
 )
 def test_two_periods_that_are_not_joined_are_none(text: str) -> None:
     assert days(text) is None
