@@ -21,6 +21,8 @@ from pikobot.store.vectors.survivors import Intervals, Survivors, k_highest
 FILTER_MARGIN = 4e-6
 # So many vectors of a block are narrowed down by their own k best before they are refined.
 MANY = 64
+# Where fewer slots than one in so many are eligible, their codes are put together first.
+FEW = 8
 # So many slots of the first block say how good the k best are at least, before any other is looked at.
 SAMPLE = 2048
 
@@ -38,11 +40,12 @@ class Candidates(NamedTuple):
 
 
 class Products(NamedTuple):
-    """A block with the integer products of its codes and the query's, in float32."""
+    """A block with the integer products of codes of it and the query's, in float32."""
 
     block: BlockView
+    rows: Int64s | None  # whose they are; None: of all slots in use
     dots: Float32s
-    mask: Bools | None  # what is eligible
+    mask: Bools | None  # which of them are eligible; None: all
 
 
 class FirstPass:
@@ -57,9 +60,16 @@ class FirstPass:
 
     def products(self, block: BlockView, mask: Bools | None) -> Products:
         """The part that takes the time, and leaves the interpreter to others meanwhile."""
-        dots = np.empty((1, len(block.codes)), np.float32)
-        choose_kernel()(self._query.codes, block.codes, dots)
-        return Products(block, dots[0], mask)
+        rows, codes = None, block.codes
+        if mask is None and block.has_gaps:
+            mask = block.scale > 0
+        if mask is not None and np.count_nonzero(mask) * FEW < len(codes):
+            rows, mask = mask.nonzero()[0], None
+            codes = codes.take(rows, axis=0)
+        dots = np.empty((1, len(codes)), np.float32)
+        if len(codes):
+            choose_kernel()(self._query.codes, codes, dots)
+        return Products(block, rows, dots[0], mask)
 
     def candidates(self, products: Products, kind: int, offset: float) -> Candidates | None:
         """What may be among the k best; ``offset`` is the query's product with the block's mean.
@@ -68,10 +78,9 @@ class FirstPass:
         rounding. Passes over all slots are what a block costs beside its products, so the first one allows each
         slot the reach of the block's worst.
         """
-        block, dots, mask = products
-        if mask is None and block.has_gaps:
-            mask = block.scale > 0
-        all_middle = np.multiply(dots, block.scale, out=dots)
+        block, all_rows, dots, mask = products
+        scale = block.scale if all_rows is None else block.scale.take(all_rows)
+        all_middle = np.multiply(dots, scale, out=dots)
         most = float(block.most_norm * self._per_norm + block.most_error * self._per_error)
         wanted = (self._survivors.floor - offset) / self._query.scale - self._margin
         if wanted == -np.inf:
@@ -82,22 +91,38 @@ class FirstPass:
             rows = rows[mask[rows]]
         if not len(rows):
             return None
-        middle, error, norm = all_middle.take(rows), block.error.take(rows), block.norm.take(rows)
-        reach = norm * self._per_norm + error * self._per_error
+        middle = all_middle.take(rows)
+        if all_rows is not None:
+            rows = all_rows.take(rows)
         if len(rows) > MANY:
-            wanted = max(wanted, self._wanted_by(middle - reach))
-            kept = (middle + reach >= np.float32(wanted)).nonzero()[0]
-            rows, middle, reach = rows.take(kept), middle.take(kept), reach.take(kept)
-            error, norm = error.take(kept), norm.take(kept)
-        vectors = block.numbers.take(rows, axis=0)
-        vectors[:, 2] = kind
+            kept = self._narrowed(block, rows, middle, wanted)
+            rows, middle = rows.take(kept), middle.take(kept)
+        return self._described(block, rows, middle, kind, offset)
+
+    def _narrowed(self, block: BlockView, rows: Int64s, middle: Float32s, wanted: float) -> Int64s:
+        """Which of many rows are not ruled out by their own reach and their own k best."""
+        reach = self._reach(block.error.take(rows), block.norm.take(rows))
+        wanted = max(wanted, self._wanted_by(middle - reach))
+        kept: Int64s = (middle + reach >= np.float32(wanted)).nonzero()[0]
+        return kept
+
+    def _described(
+        self, block: BlockView, rows: Int64s, middle: Float32s, kind: int, offset: float
+    ) -> Candidates:
+        error, norm = block.error.take(rows), block.norm.take(rows)
         score = middle.astype(np.float64)
         score *= self._query.scale
-        lower = score - reach * self._query.scale
         score += offset
-        lower += offset - FILTER_MARGIN
+        lower = score - (self._reach(error, norm) * self._query.scale + FILTER_MARGIN)
+        vectors = block.numbers.take(rows, axis=0)
+        vectors[:, 2] = kind
         codes = block.codes.take(rows, axis=0)
         return Candidates(vectors, codes, block.scale.take(rows), error, norm, score, lower)
+
+    def _reach(self, error: Float32s, norm: Float32s) -> Float32s:
+        """How far scores may be from those by coarse products, in units of the query's scale."""
+        reach: Float32s = norm * self._per_norm + error * self._per_error
+        return reach
 
     def _wanted_by(self, lower: Float32s) -> float:
         """What the k best have at least when these have what is given; -inf of fewer than k."""

@@ -38,7 +38,7 @@ from pikobot.store.vectors.rescoring import best_hits
 from pikobot.store.vectors.survivors import KINDS, Intervals, Survivors
 
 MAX_K = 10_000
-# A block with fewer eligible slots than one in so many is not read: the rows themselves are cheaper.
+# A block out of memory is not read for fewer eligible slots than one in so many: the rows themselves are cheaper.
 SPARSE = 128
 # Bytes of candidates' codes that wait to be measured together; what they have at least counts at once.
 MEASURED_AT = 1 << 20
@@ -266,7 +266,7 @@ class Scan:
         if self._filter.restricts(block.kind):
             slots = self._reader.slots(block) if view is None else view.slots
             mask = self._filter.eligible(block.kind, slots)
-            if np.count_nonzero(mask) * SPARSE < block.used:
+            if view is None and np.count_nonzero(mask) * SPARSE < block.used:
                 return unknown(numbers_of(slots)[mask], KINDS.index(block.kind))
         return self._first_pass.products(self._reader.read(block) if view is None else view, mask)
 
