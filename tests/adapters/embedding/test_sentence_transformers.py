@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pikobot.adapters.embedding.sentence_transformers import (
     digest_of,
     make_sentence_transformers,
     read_dimension,
+    worker_command,
 )
 from pikobot.adapters.embedding.vocabulary import EmbeddingProfile
 from pikobot.clock import SystemClock
@@ -87,6 +89,11 @@ def test_the_profile_is_what_the_directory_says(
     )
 
 
+def test_one_thread_computes() -> None:
+    variables = worker_command(Path("model")).environment()
+    assert (variables["OMP_NUM_THREADS"], variables["MKL_NUM_THREADS"]) == ("1", "1")
+
+
 def test_without_a_usable_model_the_reason_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,13 +118,15 @@ needs_model = pytest.mark.skipif(
 )
 
 
+def _directory() -> Path:
+    spec = importlib.util.find_spec(SMALL_MODEL)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "model"
+
+
 def _real(path: Path | None = None) -> LocalEmbedder:
-    if path is None:
-        spec = importlib.util.find_spec(SMALL_MODEL)
-        assert spec is not None
-        assert spec.origin is not None
-        path = Path(spec.origin).parent / "model"
-    made = make_sentence_transformers(settings(path), SystemClock())
+    made = make_sentence_transformers(settings(path or _directory()), SystemClock())
     assert isinstance(made, LocalEmbedder)
     return made
 
@@ -137,3 +146,12 @@ def test_a_directory_without_weights_is_said_to_be_none(tmp_path: Path) -> None:
     failed = failure(_real(write(tmp_path, **{"1_Pooling": POOLING})))
     assert failed.code == "not_started"
     assert "check embedding.path" in str(failed)
+
+
+@needs_model
+def test_a_directory_without_its_tokenizer_is_said_to_be_none(tmp_path: Path) -> None:
+    ignore = shutil.ignore_patterns("tokenizer*", "vocab*", "special_tokens*")
+    root = shutil.copytree(_directory(), tmp_path / "model", ignore=ignore)
+    failed = failure(_real(root))
+    assert failed.code == "not_started"
+    assert "files of its tokenizer are missing" in str(failed)
