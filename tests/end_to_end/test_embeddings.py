@@ -344,6 +344,10 @@ def test_another_model_is_filled_in_the_background_while_the_old_one_answers(
     add(instance, *many, thread="many")
     drain(instance)
     change(instance, embedding_model=LARGE)
+    assert f"{LARGE} (openai, {DIMENSION} numbers), 0 vectors, 203 texts wait" in on(instance, "doctor").out
+    assert (
+        f"being made anew with {LARGE}: 0 vectors, 203 texts wait" in on(instance, "run", "-m", "/status").out
+    )
     assert first(instance, "hound") == SAID[0]
     openai_server.push(vectors(match=LARGE), embeddings(status(401, {}, match=LARGE)))
     openai_server.push()

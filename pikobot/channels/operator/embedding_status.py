@@ -11,9 +11,10 @@ from pikobot.memory.query_vectors import QueryEmbedder
 from pikobot.store.connection import Connection
 from pikobot.store.embedding_jobs import count_above_mark
 from pikobot.store.sources import count_sources
-from pikobot.store.vectors.profiles import Profile, VectorSet, active_set, building_set
+from pikobot.store.vectors.profiles import Profile, SetId, VectorSet, active_set, building_set
 
 MAX_WAITING_COUNTED = 1_000_000
+NO_SET = SetId(0)  # has no vectors and never will: ids begin at 1
 
 
 def embedding_status(
@@ -29,6 +30,8 @@ def embedding_status(
     serving, building = active_set(conn), building_set(conn)
     sets = [None if each is None else _set_state(conn, each, now_ms) for each in (serving, building)]
     engine = embedding.engine
+    if engine is not None and serving is not None and engine.profile not in _profiles(serving, building):
+        sets[1] = _not_begun(conn, engine.profile, now_ms)
     has_waiting = any(each is not None and each["waiting"] for each in sets)
     if engine is None:
         problems = [queries.problem(None)]
@@ -55,6 +58,17 @@ def _unusable(conn: Connection, serving: VectorSet | None, now_ms: int) -> str |
     if serving is None:
         return NOT_EMBEDDED if count_sources(conn, now_ms=now_ms) else None
     return usable_set(conn, serving.profile, now_ms=now_ms)[1]
+
+
+def _profiles(*vector_sets: VectorSet | None) -> list[Profile]:
+    return [each.profile for each in vector_sets if each is not None]
+
+
+def _not_begun(conn: Connection, profile: Profile, now_ms: int) -> Json:
+    """The set of settings that nobody has embedded with yet: everything waits for it."""
+    waiting = count_above_mark(conn, NO_SET, now_ms=now_ms, at_most=MAX_WAITING_COUNTED)
+    counts = {"vectors": 0, "waiting": waiting, "failed": 0, "unknown": 0}
+    return {"profile": _profile(profile), **counts, "errorCode": None}
 
 
 def _set_state(conn: Connection, vector_set: VectorSet, now_ms: int) -> Json:
