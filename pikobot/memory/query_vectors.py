@@ -83,9 +83,10 @@ class QueryEmbedder:
             return Asked(degraded=self._unavailable)
         if self._catch_up is not None:
             await self._catch_up()
-        profile, has_failed = await self._db.read_async(_serving)
-        if profile is None:
-            return Asked(degraded=embed.NOT_EMBEDDED)
+        serving = await self._db.read_async(_serving, self._db.clock.now_ms())
+        if isinstance(serving, str):
+            return Asked(degraded=serving)
+        profile, has_failed = serving
         kept = self._kept.get((profile, text))
         if kept is not None:
             self._kept.move_to_end((profile, text))
@@ -193,12 +194,13 @@ def _not_asked(profile: Profile, reason: str) -> str:
     return f"text search only: the vectors are of {profile.model} until they are made anew, and {reason}"
 
 
-def _serving(conn: Connection) -> tuple[Profile | None, bool]:
-    """The profile of the set that serves, if there is a vector in it; whether the last question failed."""
+def _serving(conn: Connection, now_ms: int) -> tuple[Profile, bool] | str:
+    """The profile of the set that serves, and whether the last question failed; the reason if no set can answer."""
     serving = active_set(conn)
     if serving is None or not count_vectors(conn, serving.id):
-        return None, False
-    return serving.profile, embedding_problems.is_noted(conn, Failing.QUESTIONS)
+        return embed.NOT_EMBEDDED
+    _, unusable = embed.usable_set(conn, serving.profile, now_ms=now_ms)
+    return unusable or (serving.profile, embedding_problems.is_noted(conn, Failing.QUESTIONS))
 
 
 async def _answered(engine: Engine, text: str) -> Embedded:

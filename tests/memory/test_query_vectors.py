@@ -103,9 +103,11 @@ def test_a_set_that_misses_much_is_not_asked(db: Database) -> None:
     say(db, "a dog")
     embedded(db)
     say(db, *(f"puppy number {number}" for number in range(150)))
-    page = asyncio.run(found(db, questions(db, engine(Meaning())), "dog"))
+    embedder = Meaning()
+    page = asyncio.run(found(db, questions(db, engine(embedder)), "dog"))
     assert texts_of(page) == ["a dog"]
     assert page.degraded == "1 text is embedded and more wait: text search only"
+    assert embedder.asked == []
     embedded(db)
     assert len(texts_of(asyncio.run(found(db, questions(db, engine(Meaning())), "dog")))) == 10
 
