@@ -58,9 +58,9 @@ class SlotFilter:
         """Whether the slots of that kind have to be looked at at all."""
         return self._has_times or any(kind == named for named, _ in (*self._only, *self._without))
 
-    def eligible(self, kind: OwnerKind, slots: Slots) -> Bools:
-        """A boolean for each slot of a block of that kind; empty slots are never eligible."""
-        mask: Bools = slots["vector_id"] != 0
+    def eligible(self, kind: OwnerKind, slots: Slots, *, has_gaps: bool) -> Bools:
+        """A boolean for each slot of a block of that kind; empty slots, if it has any, are never eligible."""
+        mask: Bools = slots["vector_id"] != 0 if has_gaps else np.ones(len(slots), np.bool_)
         if self._has_times:
             mask &= (slots["at_ms"] >= self._from_ms) & (slots["at_ms"] < self._to_ms)
         owner_ids = slots["owner_id"]

@@ -265,7 +265,8 @@ class Scan:
         mask = None
         if self._filter.restricts(block.kind):
             slots = self._reader.slots(block) if view is None else view.slots
-            mask = self._filter.eligible(block.kind, slots)
+            has_gaps = view is None or view.has_gaps
+            mask = self._filter.eligible(block.kind, slots, has_gaps=has_gaps)
             if view is None and np.count_nonzero(mask) * SPARSE < block.used:
                 return unknown(numbers_of(slots)[mask], KINDS.index(block.kind))
         return self._first_pass.products(self._reader.read(block) if view is None else view, mask)
