@@ -170,7 +170,8 @@ class Executor:
 
     def _asked_in(self, text: str) -> ForgetRequest | None:
         now_ms = self._db.clock.now_ms()
-        return read_request(text, day_said(now_ms, local_utc_offset_min(now_ms)))
+        today = day_said(now_ms, local_utc_offset_min(now_ms))
+        return read_request(text, today, is_alone=self._brain is None)
 
     async def _propose(self, claimed: Claimed, request: ForgetRequest, emit: Emit) -> Outcome:
         """What a request to forget means is shown like what a model proposes; no model is asked about it."""

@@ -2,7 +2,8 @@
 
 `asks_to_forget` is the wide gate before a model may propose to forget: whether the message itself tells somebody to.
 What is quoted, denied, told about the past or asked about does not. `read_request` is narrow: only a message that is
-nothing but a request is one, and only of a form whose object can be told; no model is asked about it. Between them
+nothing but a request is one, and only of a form whose object can be told; no model is asked about it. Where there is
+none, it takes a short object that nothing marks as one for words as well ("delete Melanie"). Between them
 `means_to_forget` knows a message that can be nothing else than a request, whatever its object: it states nothing.
 """
 
@@ -26,7 +27,7 @@ MAX_BARE_WORDS = (
 class ForgetRequest:
     """What is asked for: one of this conversation, its last exchange, everything, a period, or all of some words.
 
-    ``owner_only``: of a period, what the owner said.
+    With a period the words are looked for in what was said in it; ``owner_only``: by the owner.
     """
 
     this_thread: bool = False
@@ -85,7 +86,8 @@ _CHINESE_NOT = re.compile(
 
 
 _EXCEPTION = re.compile(
-    "\\b(?:except|excluding|apart from|aside from|other than|besides|but (?:not|keep|for))\\b"
+    "\\b(?:except|excluding|apart from|aside from|other than|besides|but (?:not|keep|for|only))\\b|"
+    "\\b(?:everything|everyone|everybody|anything|all)(?: [^ ]+){0,6} but\\b"
     "|除了|除.+外|以外|之外|[但只]保留"
 )
 
@@ -95,15 +97,21 @@ def asks_to_forget(text: str) -> bool:
     return any(map(_is_request, _sentences(_QUOTED.sub(" ", text))))
 
 
-def read_request(text: str, today: date) -> ForgetRequest | None:
-    """What a message asks to forget when it asks for nothing else, and that can be told; otherwise None."""
+def read_request(text: str, today: date, *, is_alone: bool = False) -> ForgetRequest | None:
+    """What a message asks to forget when it asks for nothing else, and that can be told; otherwise None.
+
+    ``is_alone``: there is no model that could tell more.
+    """
     sentences = [each for each in _sentences(text[: MAX_REQUEST_CHARS + 1]) if not _COURTESY.fullmatch(each)]
     if len(text) > MAX_REQUEST_CHARS or len(sentences) != 1 or not _is_request(sentences[0]):
         return None
     asked = sentences[0]
     if _EXCEPTION.search(asked):
         return None  # what is to be kept is no word to look for
-    return _read_english(asked, today) or _read_chinese(asked, today)
+    request = _read_english(asked, today) or _read_chinese(asked, today)
+    if request is None and is_alone:
+        return _bare_english(asked) or _bare_chinese(asked)
+    return request
 
 
 def means_to_forget(text: str) -> bool:
@@ -192,6 +200,11 @@ _SAID_THEN = re.compile(
     "(?P<who>i|we)?(?:'ve| have)?\\s*(?:ever )?(?:said|told you|wrote|talked about|talked|discussed|mentioned|had)?"
     "(?: to you)?(?: from| in| on| during| of| since| between| about)?(?: the)?"
 )
+# That something was said then: of "my trip to Porto last year" it is not.
+_SAID_ABOUT = re.compile(
+    "(?P<said>(?:.* )?(?:said|told you|wrote|talked|discussed|mentioned|messages|conversations?|chats?|discussions?|"
+    "notes)(?: to you)?) (?:about|on|regarding|concerning|of) (?P<topic>.+)"
+)
 _ABOUT = re.compile(
     "(?:(?:everything|all|anything|whatever|what)\\s*(?:that )?(?:(?:you|i|we)(?: have|'ve)? "
     "(?:know|knew|learned|remember|said|told you|mentioned|stored)\\s*)?(?:to you )?)?"
@@ -214,6 +227,14 @@ _MEANT_VERBS = frozenset({"delete", "erase", "unlearn"})
 _MEANT_OBJECT = re.compile("(?:my|everything|all|what (?:i|you|we)|anything|whatever (?:i|you)) ?.*")
 
 
+_ARTICLE = re.compile("^(?:the|that|this|a|an|any) ")
+_NAMES_NOTHING = frozenset(
+    "it that this these those them they he she him her me you us one ones all any some each both everything "
+    "anything nothing everyone anyone something stuff thing things more less half most rest other others only just "
+    "not but and or nor if unless without with from in on at to than then when what who whom which where why how "
+    "before after until since last first previous next recent latest old new again is are was were be been being "
+    "has have had do does did can could will would should may might must".split()
+)
 _ASKED = re.compile(f"(?P<verb>{_VERB})(?:\\s+(?P<object>.+))?")
 
 
@@ -250,6 +271,17 @@ def _read_english(sentence: str, today: date) -> ForgetRequest | None:
     return _english_period(named, today) or _english_topic(asked["verb"], named)
 
 
+def _bare_english(sentence: str) -> ForgetRequest | None:
+    """Of a verb that a note does not begin with, or asked politely: an object of few words, all of which name it."""
+    asked = _ASKED.fullmatch(_POLITE.sub("", sentence.strip()).strip())
+    if asked is None or asked["verb"] not in _OF_MEMORY or not _is_meant(sentence):
+        return None
+    named = _ARTICLE.sub("", _without_ending(asked["object"] or ""))
+    words = named.split()
+    is_name = 0 < len(words) <= MAX_BARE_WORDS and not _NAMES_NOTHING.intersection(words)
+    return _about(named) if is_name else None
+
+
 def _without_ending(named: str) -> str:
     named = named.strip()
     while (shorter := _ENDING.sub("", named)) != named:
@@ -261,10 +293,14 @@ def _english_period(named: str, today: date) -> ForgetRequest | None:
     understood = find_period(named, today)
     if understood is None:
         return None
-    said = _SAID_THEN.fullmatch(" ".join(understood.rest.split()))
-    if said is None:
+    rest = " ".join(understood.rest.split())
+    if (said := _SAID_THEN.fullmatch(rest)) is not None:
+        return ForgetRequest(period=understood.period, owner_only=said["who"] == "i")
+    about = _SAID_ABOUT.fullmatch(rest)
+    said = None if about is None else _SAID_THEN.fullmatch(about["said"])
+    if about is None or said is None:
         return None
-    return ForgetRequest(period=understood.period, owner_only=said["who"] == "i")
+    return _about(about["topic"], period=understood.period, owner_only=said["who"] == "i")
 
 
 def _english_topic(verb: str, named: str) -> ForgetRequest | None:
@@ -306,6 +342,20 @@ _ZH_SAID_THEN = re.compile(
     "(?:说|說|讲|講|聊|谈|談|提|写)?(?:过|過|到|了|的)*(?:所有|一切|全部)?(?:的)*"
     "(?:对话|對話|话|話|聊天|聊天记录|聊天記錄|记录|記錄|消息|内容|內容|东西|東西|事情|事|一切|所有)?"
 )
+_ZH_SAY = "(?:说|說|讲|講|聊|谈|談|提|写|寫)"
+_ZH_OF = "(?:关于|關於|有关|有關)"
+_ZH_SAID_ABOUT = re.compile(
+    "(?:的|在|里|裡|中|期间|的时候)*(?P<who>我们|我們|我)?(?:跟你|和你|对你|對你)?(?:都|所)*"
+    f"(?:(?P<verb>{_ZH_SAY}|告诉你|告訴你)(?:过|過|到|起|了)*(?:的{_ZH_OF}?|{_ZH_OF})|的?(?:所有|一切|全部)?{_ZH_OF})"
+    f"(?P<topic>[^的].*?)(?:有关|有關|相关|相關)?(?P<then>{_ZH_SAY}(?:过|過|到|起)?)?的?(?:所有|一切|全部)?"
+    "(?:(?P<noun>对话|對話|话|話|聊天记录|聊天記錄|聊天|记录|記錄|消息)|内容|內容|事情|事|东西|東西|信息)?"
+)
+# One thing by its name: not several, not all but one, not what somebody else would have to point at.
+_ZH_BARE = re.compile("[^的和跟与與或除只不没沒别別以都全每最各些所几幾]{1,12}")
+_ZH_NAMES_NOTHING = re.compile(
+    "(?:第|这|這|那|它|他|她|我|你|您|咱|自己|大家|别人|別人|上|下|前|后|後|刚才|剛才|刚刚|剛剛|一切|東西|东西|内容|內容|"
+    "话|話|消息|记录|記錄|对话|對話|事情|事|[个個件条條句段次回们們一二两兩三四五六七八九十0-9])+"
+)
 _ZH_ABOUT = re.compile(
     "(?:所有|一切|全部)?(?:的)?(?:关于|關於|有关|有關|跟|和|与|與)(?P<topic>.+?)(?:有关|有關|相关|相關)?(?:的)?"
     "(?:所有|一切|全部)?(?:的)?(?:记忆|記憶|内容|內容|事情|事|东西|東西|记录|記錄|对话|對話|信息|资料|資料|话|話)?"
@@ -326,7 +376,7 @@ def _is_chinese_meant(sentence: str) -> bool:
     polite, rest = _without_politeness(sentence)
     if _ZH_OF_ONESELF.match(sentence):
         return False
-    asked = _OBJECT_FIRST.fullmatch(rest) or _VERB_FIRST.fullmatch(rest)
+    asked = _chinese_asked(sentence)
     if asked is None:
         return re.fullmatch(_CHINESE_VERB + _PARTICLE, rest) is not None
     is_plain = not polite and asked["end"] not in _ZH_ASKING
@@ -362,10 +412,27 @@ def _chinese_period(named: str, today: date) -> ForgetRequest | None:
     understood = find_period(named, today)
     if understood is None:
         return None
-    said = _ZH_SAID_THEN.fullmatch("".join(understood.rest.split()))
-    if said is None:
+    rest = "".join(understood.rest.split())
+    if (said := _ZH_SAID_THEN.fullmatch(rest)) is not None:
+        return ForgetRequest(period=understood.period, owner_only=said["who"] == "我")
+    about = _ZH_SAID_ABOUT.fullmatch(rest)
+    if about is None or not (about["verb"] or about["then"] or about["noun"]):
         return None
-    return ForgetRequest(period=understood.period, owner_only=said["who"] == "我")
+    return _about(about["topic"], period=understood.period, owner_only=about["who"] == "我")
+
+
+def _bare_chinese(sentence: str) -> ForgetRequest | None:
+    """A short object that names one thing, of a sentence that can't tell what the writer has done."""
+    asked = _chinese_asked(sentence)
+    if asked is None or not _is_chinese_meant(sentence):
+        return None
+    named = asked["object"].strip(" ,，")
+    return _about(named) if _ZH_BARE.fullmatch(named) and not _ZH_NAMES_NOTHING.fullmatch(named) else None
+
+
+def _chinese_asked(sentence: str) -> re.Match[str] | None:
+    rest = _without_politeness(sentence)[1]
+    return _OBJECT_FIRST.fullmatch(rest) or _VERB_FIRST.fullmatch(rest)
 
 
 def _chinese_topic(asked: re.Match[str], named: str, is_plain: bool) -> ForgetRequest | None:
@@ -384,6 +451,6 @@ def _chinese_topic(asked: re.Match[str], named: str, is_plain: bool) -> ForgetRe
     return _about(named)
 
 
-def _about(topic: str) -> ForgetRequest | None:
+def _about(topic: str, *, period: Period | None = None, owner_only: bool = False) -> ForgetRequest | None:
     words = tuple(keywords(_ZH_MATTER.sub("", topic)))
-    return ForgetRequest(words=words) if words else None
+    return ForgetRequest(words=words, period=period, owner_only=owner_only) if words else None

@@ -106,6 +106,17 @@ def resolve(conn: Connection, target: ForgetTarget, scopes: Scopes) -> Resolved:
     return _resolve_said(conn, target, scopes, along)
 
 
+def bounds_of(target: ForgetTarget, scopes: Scopes, thread_id: ThreadId | None = None) -> Bounds:
+    """What narrows a target beside its words."""
+    return Bounds(
+        scope_ids=scopes,
+        thread_id=thread_id,
+        from_ms=None if target.from_ is None else target.first_ms,
+        to_ms=None if target.to is None else target.after_ms,
+        role="user" if target.owner_only else None,
+    )
+
+
 def _resolve_ids(
     conn: Connection, target: ForgetTarget, scopes: Scopes, along: tuple[SourceId, ...]
 ) -> Resolved:
@@ -133,13 +144,7 @@ def _resolve_said(
             return Resolved(already_erased=1)
     if target.workspace is not None:
         scopes = _scopes_in(conn, target.workspace, scopes)
-    bounds = Bounds(
-        scope_ids=scopes,
-        thread_id=None if thread is None else thread.id,
-        from_ms=None if target.from_ is None else target.first_ms,
-        to_ms=None if target.to is None else target.after_ms,
-        role="user" if target.owner_only else None,
-    )
+    bounds = bounds_of(target, scopes, None if thread is None else thread.id)
     if target.words:
         holders = targets.find_holding(conn, target.words, bounds)
         for source_id in along:

@@ -3,8 +3,8 @@
 Only what can be read one way is a period: "March 2024", "last week", "2 March", "since Monday", "three days ago",
 ``上周三``, ``2024年3月``, ``最近三天``. A day or month without a year is the last one that has begun, and may be meant
 of another year. A week begins on Monday, a year or a month alone needs a word before it ("in 2024", "since May"), as
-numbers and "may" are mostly something else; beside a month or a day they say of which year it is. Seasons, feasts and "recently" are not periods. Days are those of the
-calendar where it was said.
+numbers and "may" are mostly something else; beside a month or a day they say of which year it is. Seasons, feasts and
+"recently" are not periods. Days are those of the calendar where it was said.
 """
 
 import re

@@ -18,7 +18,7 @@ from pikobot.memory import forget_wording
 from pikobot.memory.forget import forget
 from pikobot.memory.forget_preview import ForgetPreview, preview_in
 from pikobot.memory.forget_requests import ForgetRequest, means_to_forget
-from pikobot.memory.forget_target import ForgetTarget, Resolved, resolve
+from pikobot.memory.forget_target import ForgetTarget, Resolved, bounds_of, resolve
 from pikobot.memory.questions import Language
 from pikobot.memory.receipts import Changed, Receipt
 from pikobot.store import closure, leases, proposals, targets
@@ -29,7 +29,6 @@ from pikobot.store.proposals import Place, Proposal
 from pikobot.store.runs import RunId, cite_sources
 from pikobot.store.scopes import Scope, ScopeId, find_scope
 from pikobot.store.sources import SourceId
-from pikobot.store.targets import Bounds
 from pikobot.store.threads import Thread, find_thread_by_key, find_thread_by_public_id
 
 CONFIRM_WITHIN_MS = 3_600_000
@@ -70,16 +69,8 @@ def find_asked(
     Words are looked for as they stand, and only if nothing holds all of them, in any form.
     """
     scopes, along = [thread.scope_id], (asking,)
-    if request.words:
-        target = ForgetTarget(words=request.words, along=along)
-    elif request.period is not None:
-        first, last = request.period.first, request.period.last
-        target = ForgetTarget(
-            from_=None if first is None else first.isoformat(),
-            to=last.isoformat(),
-            owner_only=request.owner_only,
-            along=along,
-        )
+    if request.words or request.period is not None:
+        target = _narrowed(request, along)
     elif request.last_exchange:
         target = ForgetTarget(last_exchange=thread.public_id, along=along)
     elif request.this_thread:
@@ -89,9 +80,21 @@ def find_asked(
     resolved = resolve(conn, target, scopes)
     found = _asked(conn, resolved)
     if request.words and found.is_nothing:
-        matching = targets.find_matching(conn, request.words, Bounds(scope_ids=scopes))
+        matching = targets.find_matching(conn, request.words, bounds_of(target, scopes))
         found = _asked(conn, Resolved(tuple(matching), along=resolved.along))
     return found
+
+
+def _narrowed(request: ForgetRequest, along: tuple[str, ...]) -> ForgetTarget:
+    """The words, the period, or the words in the period."""
+    first, last = (None, None) if request.period is None else (request.period.first, request.period.last)
+    return ForgetTarget(
+        words=request.words,
+        from_=None if first is None else first.isoformat(),
+        to=None if last is None else last.isoformat(),
+        owner_only=request.owner_only,
+        along=along,
+    )
 
 
 def propose(db: Database, lease: Lease, asked: Asked) -> bool:

@@ -11,7 +11,7 @@ from pikobot.config_file import default_config_text
 from pikobot.memory.forget import forget
 from pikobot.memory.forget_preview import preview
 from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.forget_wording import kept_text, nothing_waits_text, unclear_text
+from pikobot.memory.forget_wording import kept_text, nothing_text, nothing_waits_text, unclear_text
 from pikobot.memory.proposals import CONFIRM_WITHIN_MS
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
@@ -120,6 +120,45 @@ async def test_without_a_model_times_conversations_and_people_can_be_named(
         assert texts(db) == left
 
 
+@pytest.mark.parametrize(
+    ("request_text", "gone"),
+    [
+        ("forget what I said yesterday about Ana", ["Ana called", "见到了Ana"]),
+        ("忘掉我昨天说的关于Ana的话", ["Ana called", "见到了Ana"]),
+        ("forget our conversations about Ana from yesterday", ["Ana called", "Ana: fine", "见到了Ana"]),
+        ("delete Melanie", ["Melanie paints"]),
+        ("把Melanie删了", ["Melanie paints"]),
+    ],
+)
+@in_event_loop
+async def test_without_a_model_words_of_a_day_and_names_alone_are_shown_first(
+    tmp_path: Path, request_text: str, gone: list[str]
+) -> None:
+    with opened(tmp_path, StillClock(NOW_MS + DAY_MS)) as db:
+        say(db, "Ana moved to Lisbon", at_ms=NOW_MS - 2 * DAY_MS, thread="old")
+        said = ("Ana called", "yesterday was fine", "见到了Ana", "Melanie paints")
+        say(db, *said, at_ms=NOW_MS, thread="old")
+        say(db, "Ana: fine", at_ms=NOW_MS, role="participant", speaker="Bob", thread="old")
+        before = texts(db)
+        async with running(db, None) as runner:
+            shown = await tell(runner, request_text)
+            listed = [line.rpartition(": ")[2] for line in shown.text.splitlines() if line.startswith("- ")]
+            assert sorted(listed) == sorted(each.rpartition(": ")[2] for each in gone)
+            assert shown.proposes_erasure
+            assert set(before) <= set(texts(db))
+            assert (await tell(runner, "yes")).has_erased
+        assert texts(db) == [each for each in before if each not in gone]
+
+
+@in_event_loop
+async def test_a_model_is_asked_about_a_name_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "Melanie paints", thread="old")
+        model = played("Melanie")
+        async with running(db, model) as runner:
+            assert (await tell(runner, "delete Melanie")).is_models_choice
+
+
 @pytest.mark.parametrize("request_text", ["forget my dentist", "忘记我的牙医", "delete this conversation"])
 @in_event_loop
 async def test_without_a_model_a_request_is_never_noted_as_a_statement(
@@ -164,11 +203,11 @@ async def test_without_a_model_what_may_be_a_request_is_noted_with_the_way_to_er
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("please delete Melanie", unclear_text("en")),
+        ("please delete Melanie", nothing_text("en")),
         ("could you delete this from your notes?", unclear_text("en")),
         ("forget it", unclear_text("en")),
         ("请忘记这件事", unclear_text("zh")),
-        ("把小红删了", unclear_text("zh")),
+        ("把小红删了", nothing_text("zh")),
     ],
 )
 @in_event_loop

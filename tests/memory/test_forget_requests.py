@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -19,6 +20,11 @@ def between(first: str, last: str, *, owner_only: bool = False) -> ForgetRequest
     )
 
 
+def within(first: str, last: str, *named: str, owner_only: bool = False) -> ForgetRequest:
+    return replace(between(first, last, owner_only=owner_only), words=named)
+
+
+YESTERDAY = ("2026-11-29", "2026-11-29")
 THREAD = ForgetRequest(this_thread=True)
 LAST = ForgetRequest(last_exchange=True)
 EVERYTHING = ForgetRequest(everything=True)
@@ -50,6 +56,23 @@ REQUESTS = [
         "forget everything we talked about between 2024-03-01 and 2024-03-31",
         between("2024-03-01", "2024-03-31"),
     ),
+    ("forget what I said yesterday about Ana", within(*YESTERDAY, "ana", owner_only=True)),
+    ("Please forget what I told you about Ana yesterday.", within(*YESTERDAY, "ana", owner_only=True)),
+    (
+        "delete our conversations about the boat from March to May last year",
+        within("2025-03-01", "2025-05-31", "boat"),
+    ),
+    (
+        "forget everything I said from March to May last year",
+        between("2025-03-01", "2025-05-31", owner_only=True),
+    ),
+    ("forget that I went to the dentist yesterday", words("went", "dentist", "yesterday")),
+    ("忘掉我昨天说的关于安娜的话", within(*YESTERDAY, "安娜", owner_only=True)),
+    ("忘掉我昨天关于安娜说的话", within(*YESTERDAY, "安娜", owner_only=True)),
+    ("把昨天关于安娜的对话删掉", within(*YESTERDAY, "安娜")),
+    ("把我昨天跟你说的安娜的事忘掉", within(*YESTERDAY, "安娜", owner_only=True)),
+    ("请忘记我们去年三月到五月聊的关于船的内容", within("2025-03-01", "2025-05-31", "船")),
+    ("请忘掉我去年三月到五月说过的话", between("2025-03-01", "2025-05-31", owner_only=True)),
     ("忘记我的牙医", words("牙医")),
     ("请忘记小红", words("小红")),
     ("忘记我搬到波尔图了", words("搬到波尔图")),
@@ -166,11 +189,15 @@ def test_what_denies_tells_quotes_or_asks_about_it_is_no_request(text: str) -> N
         "把关于我的都忘掉，除了波尔图",
         "除了牙医以外，把我说过的全部删掉",
         "忘掉所有的事情，只保留生日",
+        "forget everything but Melanie",
+        "forget all of it but my name",
+        "delete everyone but Ana",
+        "把除了小红的都删了",
     ],
 )
 def test_what_is_to_be_kept_is_never_read_as_what_is_to_go(text: str) -> None:
     assert asks_to_forget(text)
-    assert read_request(text, TODAY) is None
+    assert read_request(text, TODAY, is_alone=True) is None
 
 
 @pytest.mark.parametrize(
@@ -215,6 +242,51 @@ def test_what_may_be_something_else_is_left_to_a_model(text: str) -> None:
 def test_a_request_of_an_unclear_object_states_nothing_all_the_same(text: str) -> None:
     assert means_to_forget(text)
     assert read_request(text, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("delete Melanie", words("melanie")),
+        ("Please delete Melanie!", words("melanie")),
+        ("erase the garage code", words("garage", "code")),
+        ("please remove Melanie", words("melanie")),
+        ("把小红删了", words("小红")),
+        ("删掉小红", words("小红")),
+        ("把密码提示删掉", words("密码提示")),
+        ("帮我删掉密码提示", words("密码提示")),
+    ],
+)
+def test_where_there_is_no_model_a_name_alone_is_looked_for(text: str, request_: ForgetRequest) -> None:
+    assert read_request(text, TODAY) is None
+    assert read_request(text, TODAY, is_alone=True) == request_
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "delete that, please",
+        "delete the last one",
+        "delete Ana and Bob",
+        "delete the file on my desktop",
+        "Delete key is broken",
+        "erase me from your memory",
+        "Remove stains",
+        "remove Melanie",
+        "Clear skies",
+        "把它删了",
+        "删掉那些",
+        "把第一条删了",
+        "删除最后三条",
+        "把小红和安娜删了",
+        "删除桌面上的文件",
+        "请忘记这件事",
+        "把垃圾清除了",
+        "把钥匙忘了",
+    ],
+)
+def test_without_a_model_either_what_names_nothing_alone_is_not_looked_for(text: str) -> None:
+    assert read_request(text, TODAY, is_alone=True) is None
 
 
 @pytest.mark.parametrize(
