@@ -6,7 +6,8 @@
     last page of a long value             what is behind the value: its length is asked of SQLite (dbstat)
 
 Cells of rows are left out, for they are survivors by definition; SQLite has no page that is neither free nor in use
-(`PRAGMA integrity_check` would tell). Up to three bytes that are lost between two cells are not looked at. Layout:
+(`PRAGMA integrity_check` would tell). Up to three bytes that are lost between two cells are not looked at, and up to
+three bytes among zeros are passed over: most are numbers of freed cells that have become a part of others. Layout:
 sqlite.org/fileformat2.html, 1.5 to 1.7. Of a page that holds rows only its beginning is read.
 
 SQLite overwrites what is deleted (secure_delete), but when it moves rows between pages a copy can stay in a gap, out
@@ -36,6 +37,7 @@ PAGES_AT_ONCE = 500  # a millisecond
 MAX_PAGE_BYTES = 65_536
 MAX_KEPT_BYTES = 64 << 20
 FILE_HEADER_BYTES = 100
+MAX_LOST_BYTES = 3
 MAGIC = b"SQLite format 3\0"
 # Where the pointers to the cells begin in a page of each kind: interior and leaf, of indexes and of tables.
 POINTERS_AT = {2: 12, 5: 12, 10: 8, 13: 8}
@@ -70,6 +72,7 @@ class Looked:
     def keep(self, page: bytes, number: int, ranges: Ranges) -> None:
         pieces = [page[begin:end] for begin, end in ranges]
         left = [piece.strip(b"\0") for piece in pieces if not _ZEROS.startswith(piece)]
+        left = [piece for piece in left if len(piece) > MAX_LOST_BYTES]
         if left:
             self.left[number] = b"" if self.is_cut else b"\0".join(left)
             self.kept_bytes += len(self.left[number])
