@@ -37,6 +37,13 @@ def test_a_string_is_found_at_every_alignment_and_at_both_ends(position: int) ->
     assert strings_in(bytes(data), {string, *others}) == {string}
 
 
+@pytest.mark.parametrize("few", [FEW, -1])
+def test_text_in_ascii_has_no_string_with_other_bytes(few: int) -> None:
+    search = MultiSearch({b"old oak", b"o\0l\0d\0", "老橡树".encode(), "中".encode("utf-16-le")})
+    assert search.found_in(b"-N the old oak " * 9, few=few) == {b"old oak", "中".encode("utf-16-le")}
+    assert search.found_in(b"the old oak o\0l\0d\0 " * 9, few=few) == {b"old oak", b"o\0l\0d\0"}
+
+
 def test_common_strings_in_much_text_are_found_as_well() -> None:
     text = b"the old oak tree stands under the old moon and the " * 40_000
     strings = {b"the old", b"oak tree", b"moon and", b"old sun", *(b"number %d" % n for n in range(300))}

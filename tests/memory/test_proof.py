@@ -38,6 +38,17 @@ def test_a_copy_that_sqlite_left_outside_of_rows_is_overwritten(tmp_path: Path, 
         assert read(db, "PRAGMA integrity_check") == [("ok",)]
 
 
+def test_what_somebody_else_has_said_too_is_not_overwritten(tmp_path: Path, path: Path) -> None:
+    said_with_remains(tmp_path, b"the morning news", "the morning news")
+    with opened(tmp_path) as db:
+        [other] = say(db, "good morning, what is new?")
+        assert receipt_of(forget(db, path, [other])).is_clean
+        assert on_disk(db).count(b"the morning news") == 2  # the row, and the remains
+        [(last,)] = read(db, "SELECT public_id FROM sources WHERE text = 'the morning news'")
+        assert receipt_of(forget(db, path, [last])).is_clean
+        assert b"the morning news" not in on_disk(db)
+
+
 def test_an_erased_id_that_stands_outside_of_rows_is_overwritten_as_well(tmp_path: Path, path: Path) -> None:
     name = said_with_remains(tmp_path, b"something with {id}")
     with opened(tmp_path) as db:

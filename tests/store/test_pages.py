@@ -65,6 +65,16 @@ def test_what_is_left_of_deleted_rows_stands_outside_of_rows_and_can_be_removed(
     assert read(db, "PRAGMA integrity_check") == [("ok",)]
 
 
+@pytest.mark.parametrize(("data", "is_kept"), [(b"abc", False), (b"abcd", True), (b"a\0\0d", True)])
+def test_up_to_three_bytes_among_zeros_are_passed_over(db: Database, data: bytes, is_kept: bool) -> None:
+    db.perform(Database.truncate_wal)
+    gap = raw_bytes(db.path).index(bytes(200)) + 100
+    file = apsw.VFSFile("unix", str(db.path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0])
+    file.xWrite(data, gap)
+    file.xClose()
+    assert (data in find_remains(db).left.values()) == is_kept
+
+
 def test_what_was_overwritten_does_not_come_back_with_later_changes_of_the_same_pages(db: Database) -> None:
     gone = churn(db)
     read(db, "SELECT sum(length(text)) FROM sources")
