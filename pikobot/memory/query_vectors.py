@@ -27,6 +27,7 @@ from pikobot.store.vectors.profiles import Profile, active_set, count_vectors
 
 KEPT = 64
 ANSWER_TIMEOUT_S = 15.0
+LOCAL_TIMEOUT_S = 60.0  # a process that asks once loads its model first: up to 17 s on two busy cores
 REST_MS = 30_000
 
 
@@ -205,7 +206,7 @@ def _serving(conn: Connection, now_ms: int) -> tuple[Profile, bool] | str:
 
 async def _answered(engine: Engine, text: str) -> Embedded:
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(LOCAL_TIMEOUT_S if engine.is_local else ANSWER_TIMEOUT_S):
             embedded = await engine.embedder.embed_queries([text])
     except TimeoutError as error:
         raise EmbeddingFailed(

@@ -1,11 +1,12 @@
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from pikobot.memory.embedding import EmbeddingFailed, QueryVector
+from pikobot.memory import query_vectors
+from pikobot.memory.embedding import Embedded, EmbeddingFailed, QueryVector
 from pikobot.memory.forget import forget
 from pikobot.memory.query_vectors import Asked
 from pikobot.memory.search import SearchParams, search
@@ -135,6 +136,27 @@ def test_a_failing_embedder_costs_the_vectors_and_is_not_asked_again_at_once(db:
     assert len(texts_of(page)) == 2
     assert page.degraded is None
     assert questions(db, engine(meaning)).problem(profile()) is None
+
+
+class Loading(Meaning):
+    """Answers after a few turns of the event loop, as a model does that is loaded first."""
+
+    async def embed_queries(self, texts: Sequence[str]) -> Embedded:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return await super().embed_queries(texts)
+
+
+@pytest.mark.parametrize(("price", "reason"), [(None, None), ("0", "timed_out")])
+def test_a_local_model_is_waited_for_while_it_loads_and_a_host_is_not(
+    db: Database, monkeypatch: pytest.MonkeyPatch, price: str | None, reason: str | None
+) -> None:
+    say(db, "a dog")
+    embedded(db)
+    monkeypatch.setattr(query_vectors, "ANSWER_TIMEOUT_S", 0)
+    asked = asyncio.run(questions(db, engine(Loading(), price=price)).ask("dog"))
+    assert (asked.vector is None) == (reason is not None)
+    assert (reason or "") in (asked.degraded or "")
 
 
 def test_questions_are_kept_in_memory_but_those_of_ephemeral_requests(db: Database) -> None:
