@@ -249,6 +249,10 @@ class EmbeddingConfig(Section):
             raise ValueError(f"embedding.dimension must be {E5_DIMENSION} when embedding.provider is e5")
         if self.provider == "sentence-transformers" and not self.path:
             raise ValueError("embedding.path must be set when embedding.provider is sentence-transformers")
+        if self.path and not (self.path.startswith("~") or Path(self.path).is_absolute()):
+            raise ValueError(
+                "embedding.path must be absolute or begin with ~: pikobot is started from many directories"
+            )
         return self
 
     @property

@@ -123,6 +123,10 @@ def test_all_findings_are_reported_at_once_without_their_values() -> None:
             "config.toml: embedding.path must be set when embedding.provider is sentence-transformers",
         ),
         (
+            '[embedding]\npath = "models/mine"\n',
+            "config.toml: embedding.path must be absolute or begin with ~: pikobot is started from many directories",
+        ),
+        (
             "[chat]\nmodel = 'a'\n\nmodel = 'b'",
             "config.toml line 4: this key or section is there twice; remove one",
         ),
@@ -391,7 +395,7 @@ def test_a_line_that_only_looks_like_a_comment_is_not_built_upon() -> None:
 @settings(max_examples=50, deadline=None)
 @given(
     st.dictionaries(
-        st.sampled_from(["chat.model", "embedding.path", "extraction.model"]),
+        st.sampled_from(["chat.model", "embedding.model", "extraction.model"]),
         st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=1, max_size=20),
     ),
     st.booleans(),
