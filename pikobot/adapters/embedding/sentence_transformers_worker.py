@@ -25,7 +25,7 @@ class DirectoryModel:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise ModelMissing(
-                f"sentence-transformers is not installed; {how_to_install('sentence-transformers')}"
+                f"sentence-transformers can't be imported; {how_to_install('sentence-transformers')}"
             ) from error
         try:
             self._model = SentenceTransformer(
