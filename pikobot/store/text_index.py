@@ -167,7 +167,7 @@ def search_text(
     term returns only what contains it, in any form; an empty list when the query holds nothing searchable.
     """
     eligible: _Bindings = {
-        "scopes": _json(scope_ids),
+        "scopes": _other_than_all(conn, scope_ids),
         "roles": _json(roles),
         "from_ms": from_ms,
         "to_ms": to_ms,
@@ -204,7 +204,7 @@ def rank_similar(
     because similarities of unrelated texts differ from model to model and are far from zero.
     """
     eligible: _Bindings = {
-        "scopes": _json(scope_ids),
+        "scopes": _other_than_all(conn, scope_ids),
         "roles": None,
         "from_ms": from_ms,
         "to_ms": to_ms,
@@ -273,6 +273,18 @@ def _best_readable(
         looked_at, count = len(ranked), count * 2
     found.sort(key=lambda match: (-match.score, -match.said_at_ms, -match.source_id))
     return found[:wanted]
+
+
+def _other_than_all(conn: Connection, scope_ids: Collection[int] | None) -> str | None:
+    """The scopes, None when there are no others: then nobody asks each source for its scope."""
+    listed = _json(scope_ids)
+    is_part = (
+        listed is not None
+        and conn.execute(
+            "SELECT 1 FROM scopes WHERE id NOT IN (SELECT value FROM json_each(?)) LIMIT 1", (listed,)
+        ).fetchone()
+    )
+    return listed if is_part else None
 
 
 def _eligible_share(conn: Connection, eligible: _Bindings, rows: int) -> float:

@@ -69,6 +69,18 @@ def test_a_large_index_finds_what_a_small_one_finds(
     assert bool(found[0]) == (filters in FOUND.values())
 
 
+@pytest.mark.parametrize("most_rows", [0, COUNT])
+def test_who_may_read_every_scope_finds_what_the_operator_finds(
+    db: Database, monkeypatch: pytest.MonkeyPatch, most_rows: int
+) -> None:
+    _count_as_small(monkeypatch, most_rows)
+    every = [scope(db, of) for of in (None, GROUP, RARE)]
+    asked: dict[str, Any] = {"query": "dog river", "now_ms": NOW_MS, "limit": 50}
+    of_all = read(db, search_text, scope_ids=None, **asked)
+    assert read(db, search_text, scope_ids=[*every, 99], **asked) == of_all
+    assert read(db, search_text, scope_ids=every[:1], **asked) != of_all
+
+
 @pytest.mark.parametrize("query", ["dog\u0305cat tea", "tea dog", "river 茶"])
 def test_a_large_index_is_ranked_alike_by_its_postings_and_by_fts5(
     db: Database, monkeypatch: pytest.MonkeyPatch, query: str
