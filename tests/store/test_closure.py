@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from pikobot.store import leases
 from pikobot.store.closure import Removed, closure_of, contents_of, remove
 from pikobot.store.connection import Connection, Database
+from pikobot.store.embedding_jobs import insert_batch
 from pikobot.store.erasure_rules import RULES, Rule
 from pikobot.store.erasures import Tombstone
 from pikobot.store.leases import State
@@ -15,11 +17,34 @@ from pikobot.store.scopes import ensure_scope, owner_scope
 from pikobot.store.sources import NewSource, SourceId, insert_source, link_dependencies
 from pikobot.store.text_index import check_text_index
 from pikobot.store.threads import ensure_thread
+from pikobot.store.vectors.owners import Owner, OwnerKind
+from pikobot.store.vectors.profiles import Profile, create_set
 from tests.memory.conversing import attach, exchange, public, read, write
 from tests.memory.remembering import NOW_MS, opened
+from tests.store.stating import state
 
 INDEX_SHADOWS = ("sources_text_", "facts_text_")
 INTERNAL = ("sqlite_",)
+# Where a closure is looked for that has one of everything.
+EMPTIED = (
+    "attempts",
+    "embedding_job_owners",
+    "embedding_jobs",
+    "entities",
+    "entity_aliases",
+    "extraction_job_sources",
+    "fact_context",
+    "fact_entities",
+    "fact_evidence",
+    "fact_tags",
+    "forget_proposals",
+    "media",
+    "run_facts",
+    "run_sources",
+    "run_transcript",
+    "source_dependencies",
+    "vectors",
+)
 
 
 @pytest.fixture
@@ -256,31 +281,35 @@ def test_the_closure_equals_a_walk_of_the_graph(
 
 def test_nothing_is_found_by_reading_a_whole_table(db: Database) -> None:
     one = exchange(db, "hello", "hi", transcript=["x"])
-    seen: list[str] = []
+    state(db, "says hello", one.request, entities=("Ana",), tags=("greeting",))
+    batch = write(
+        db, create_set, Profile(provider="test", model="test", dimension=8, prefix_rule="none"), now_ms=NOW_MS
+    ).id
+    owners = [Owner(OwnerKind.SOURCE, one.request), Owner(OwnerKind.FACT, 1)]
+    write(db, insert_batch, batch, owners, workspace="main", clock=db.clock)
+    seen: list[tuple[str, Any]] = []
 
     def watched(tx: Connection) -> None:
         def note(cursor: object, sql: str, bindings: object) -> bool:
-            if not sql.startswith("EXPLAIN"):
-                seen.append(sql)
+            seen.append((sql, bindings))
             return True
 
         tx.exec_trace = note
         try:
-            remove(tx, closure_of(tx, [one.request]), now_ms=NOW_MS)
             list(contents_of(tx, [one.request]))
+            remove(tx, closure_of(tx, [one.request]), now_ms=NOW_MS)
         finally:
             tx.exec_trace = None
 
     write(db, watched)
-    bindings = {"ids": "[]", "runs": "[]", "now": 0, "kind": "source", "set": None}
     scans = []
     with db.read() as conn:
-        for sql in seen:
-            named = bindings if ":" in sql else ["[]"] * sql.count("?")
-            if "sources_text" not in sql:
-                steps = [str(row[3]) for row in conn.execute(f"EXPLAIN QUERY PLAN {sql}", named)]
+        for sql, bindings in seen:
+            if "sources_text" not in sql and "facts_text" not in sql:
+                steps = [str(row[3]) for row in conn.execute(f"EXPLAIN QUERY PLAN {sql}", bindings)]
                 scans += [(sql, step) for step in steps if step.startswith("SCAN") and not is_small(step)]
-    assert len(seen) > 20
+    touched = " ".join(sql for sql, _ in seen)
+    assert [table for table in EMPTIED if table not in touched] == []
     assert scans == []
 
 
