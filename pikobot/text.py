@@ -16,6 +16,7 @@ from pikobot.errors import InvalidParams, MalformedRequest
 MAX_JSON_DEPTH = 100
 MAX_KEY_CHARS_SHOWN = 40
 MAX_PLACE_CHARS_SHOWN = 200
+MAX_NAME_CHARS_SHOWN = 80
 
 _TYPE_NAMES = {
     bool: "true or false",
@@ -44,6 +45,11 @@ def clean_text(name: str, value: object, *, max_chars: int) -> str:
     if surrogate is not None:
         raise InvalidParams(f"{name} has half a surrogate pair at position {surrogate}; it is not valid text")
     return value
+
+
+def shown_name(name: str) -> str:
+    """An id or a name from outside, for a message: quoted, ASCII alone, its first characters if it is long."""
+    return ascii(name[:MAX_NAME_CHARS_SHOWN])
 
 
 class Count(int):

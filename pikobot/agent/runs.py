@@ -51,6 +51,7 @@ from pikobot.store.threads import (
     find_thread_by_public_id,
     load_thread,
 )
+from pikobot.text import shown_name
 
 MAX_CLAIMS = 3
 OWNER = "owner"
@@ -333,7 +334,7 @@ def _thread_of(tx: Connection, request: Request, db: Database) -> Thread:
     scope_id = ensure_scope(tx, request.scope)
     thread = None if request.thread_id is None else find_thread_by_public_id(tx, request.thread_id)
     if thread is not None and thread.scope_id != scope_id:
-        raise NotFound(f"there is no conversation {request.thread_id!r:.60}")
+        raise NotFound(f"there is no conversation {shown_name(thread.public_id)}")
     if thread is not None:
         return thread
     if request.thread_key is not None:

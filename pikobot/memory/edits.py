@@ -39,10 +39,9 @@ from pikobot.store.sources import (
 )
 from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.profiles import SetState, list_sets
-from pikobot.text import clean_text
+from pikobot.text import clean_text, shown_name
 
 MAX_EDIT_CHARS = 4_000_000  # as long as a message may be
-MAX_ID_CHARS_SHOWN = 80
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def _edit(db: Database, public_id: str, text: str, learning: Learning) -> tuple[
 def _editable(tx: Connection, public_id: str, now_ms: int) -> Source:
     source = find_source(tx, public_id, now_ms=now_ms)
     if source is None:
-        shown = ascii(public_id[:MAX_ID_CHARS_SHOWN])
+        shown = shown_name(public_id)
         if erasures.is_erased(tx, public_id):
             raise NotFound(
                 f"source {shown} was forgotten, or edited since and has another id; nothing was changed"

@@ -25,9 +25,9 @@ from pikobot.store.threads import (
     find_threads_by_key,
     threads_of_scopes,
 )
+from pikobot.text import shown_name
 
 MAX_IDS_NAMED = 10
-MAX_NAME_CHARS_SHOWN = 80
 
 Scopes = Collection[ScopeId] | None
 """The scopes that may be touched directly; None is the operator's: all. What depends on them goes everywhere."""
@@ -162,7 +162,7 @@ def _scopes_in(conn: Connection, workspace: str, scopes: Scopes) -> list[ScopeId
         scope_id for scope_id in scopes_of_workspace(conn, workspace) if scopes is None or scope_id in scopes
     ]
     if not found:
-        raise NotFound(f"there is no workspace {_shown(workspace)}")
+        raise NotFound(f"there is no workspace {shown_name(workspace)}")
     return found
 
 
@@ -177,7 +177,7 @@ def _find_thread(conn: Connection, name: str, scopes: Scopes) -> Thread | None:
     if len(named) > 1:
         raise InvalidParams("thread: several conversations have that name; give the id, see threads.list")
     if not named:
-        raise NotFound(f"thread {_shown(name)} does not exist; `pikobot rpc threads.list` lists threads")
+        raise NotFound(f"thread {shown_name(name)} does not exist; `pikobot rpc threads.list` lists threads")
     return named[0]
 
 
@@ -188,7 +188,7 @@ def _missing(
     missing = [public_id for public_id in dict.fromkeys(public_ids) if public_id not in found]
     unknown = [public_id for public_id in missing if not erasures.is_erased(conn, public_id)]
     if unknown:
-        names = ", ".join(map(_shown, unknown[:MAX_IDS_NAMED]))
+        names = ", ".join(map(shown_name, unknown[:MAX_IDS_NAMED]))
         more = f" and {len(unknown) - MAX_IDS_NAMED} more" if len(unknown) > MAX_IDS_NAMED else ""
         verb = "does" if len(unknown) == 1 else "do"
         raise NotFound(
@@ -196,7 +196,3 @@ def _missing(
             f"`pikobot rpc {method}` finds {what}s; nothing was forgotten"
         )
     return len(missing)
-
-
-def _shown(name: str) -> str:
-    return ascii(name[:MAX_NAME_CHARS_SHOWN])

@@ -19,6 +19,7 @@ from pikobot.store.runs import RunId
 from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import Source, SourceId, load_sources
 from pikobot.store.threads import Thread, find_thread_by_public_id, load_thread
+from pikobot.text import shown_name
 
 MAX_EXCERPT_CHARS = 1_000
 DEFAULT_LIMIT = 10
@@ -94,7 +95,7 @@ def _owned_thread(conn: Connection, public_id: str | None, scope_id: ScopeId) ->
         return None
     thread = find_thread_by_public_id(conn, public_id)
     if thread is None or thread.scope_id != scope_id:
-        raise NotFound(f"threadId: no conversation {public_id!r:.60} here")
+        raise NotFound(f"threadId: no conversation {shown_name(public_id)} here")
     return thread
 
 

@@ -23,31 +23,30 @@ def forget(db: Database, public_id: str) -> None:
     write(db, run)
 
 
-def test_a_fact_is_read_with_quotes_dates_speakers_and_lineage(db: Database) -> None:
+def corrected(db: Database) -> tuple[str, str, str, str]:
+    """A home that was corrected: the ids of what was said, of the fact, of the correction and of its fact."""
     [said] = say(db, "我住在里斯本", at_ms=NOW_MS - DAY_MS, utc_offset_min=480)
     old = learn(db, "lives in Lisbon", said, attribute="home_city", value="Lisbon", tags=("home",))
     done = db.perform(correct, old, Assertion(text="I live in Porto", value="Porto"))
     assert done is not None
-    new = done.fact
-    read = fact(db, new.public_id).as_json()
-    statement = {
-        "id": new.evidence[0].source.public_id,
+    return said, old, done.fact.evidence[0].source.public_id, done.fact.public_id
+
+
+def quoted(public_id: str, time: str, quote: str) -> dict[str, object]:
+    return {
+        "id": public_id,
         "externalId": None,
         "role": "user",
         "speaker": "owner",
-        "time": "2024-03-01T13:33:20Z",
-        "quote": "I live in Porto",
+        "time": time,
+        "quote": quote,
     }
-    before = {
-        "id": said,
-        "externalId": None,
-        "role": "user",
-        "speaker": "owner",
-        "time": "2024-02-29T21:33:20+08:00",
-        "quote": "我住在里斯本",
-    }
-    assert read == {
-        "id": new.public_id,
+
+
+def test_a_fact_is_read_with_quotes_dates_speakers_and_what_it_replaced(db: Database) -> None:
+    said, old, correction, new = corrected(db)
+    assert fact(db, new).as_json() == {
+        "id": new,
         "type": "fact",
         "text": "I live in Porto",
         "subject": "owner",
@@ -63,7 +62,7 @@ def test_a_fact_is_read_with_quotes_dates_speakers_and_lineage(db: Database) -> 
         "eventTime": None,
         "validUntil": None,
         "storedAt": "2024-03-01T13:33:20Z",
-        "evidence": [statement],
+        "evidence": [quoted(correction, "2024-03-01T13:33:20Z", "I live in Porto")],
         "context": [],
         "replaced": [
             {
@@ -72,23 +71,27 @@ def test_a_fact_is_read_with_quotes_dates_speakers_and_lineage(db: Database) -> 
                 "value": "Lisbon",
                 "basis": "inferred",
                 "time": "2024-02-29T21:33:20+08:00",
-                "source": before,
+                "source": quoted(said, "2024-02-29T21:33:20+08:00", "我住在里斯本"),
             }
         ],
         "replacedBy": None,
         "conflictsWith": [],
     }
+
+
+def test_a_replaced_fact_names_what_has_replaced_it(db: Database) -> None:
+    said, old, correction, new = corrected(db)
     history = fact(db, old).as_json()
     assert history["status"] == "superseded"
     assert history["replacedBy"] == {
-        "id": new.public_id,
+        "id": new,
         "text": "I live in Porto",
         "value": "Porto",
         "basis": "explicit",
         "time": "2024-03-01T13:33:20Z",
-        "source": statement,
+        "source": quoted(correction, "2024-03-01T13:33:20Z", "I live in Porto"),
     }
-    assert set(fact(db, old).source_ids) == {said, statement["id"]}
+    assert set(fact(db, old).source_ids) == {said, correction}
 
 
 def test_a_forgotten_correction_lets_the_old_fact_stand_again(db: Database) -> None:

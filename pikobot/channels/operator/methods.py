@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from pikobot import __version__
 from pikobot.agent.indexer import Indexer
 from pikobot.channels.operator.embedding_status import embedding_status
-from pikobot.channels.operator.protocol import MAX_METHOD_CHARS_NAMED, Json
+from pikobot.channels.operator.protocol import Json
 from pikobot.clock import iso_time
 from pikobot.config import Config
 from pikobot.credentials import Credentials
@@ -50,6 +50,7 @@ from pikobot.store.scopes import Scope, ScopeId, load_scope, owner_scope
 from pikobot.store.settings import INSTANCE_ID, read_setting
 from pikobot.store.sources import count_sources
 from pikobot.store.threads import ThreadId, find_thread_by_public_id, list_threads
+from pikobot.text import shown_name
 
 DEFAULT_ROWS = 20
 MAX_ROWS = 200
@@ -225,7 +226,7 @@ async def call_async(context: OperatorContext, method: str, params: object) -> J
 def _known(method: str) -> Method[Any] | Operation[Any] | Inquiry[Any]:
     known = METHODS.get(method)
     if known is None:
-        raise UnknownMethod(f"there is no method {_named(method)}; known are {', '.join(METHODS)}")
+        raise UnknownMethod(f"there is no method {shown_name(method)}; known are {', '.join(METHODS)}")
     return known
 
 
@@ -279,7 +280,7 @@ def _requeue(db: Database, public_id: str | None) -> int:
             return extraction_jobs.requeue(tx, None) + embedding_jobs.requeue(tx)
         job = extraction_jobs.find_job(tx, public_id)
         if job is None:
-            raise NotFound(f"there is no extraction job {_named(public_id)}")
+            raise NotFound(f"there is no extraction job {shown_name(public_id)}")
         if not extraction_jobs.requeue(tx, job.id):
             raise InvalidParams(
                 f"jobId: the job is {job.state.value}; only failed and unknown ones with sources can be retried"
@@ -338,7 +339,7 @@ def _runs_list(conn: Connection, context: OperatorContext, params: RunsParams) -
     scope_id, is_known = _scope(conn, params.scope)
     thread = None if params.thread is None else find_thread_by_public_id(conn, params.thread)
     if params.thread is not None and thread is None:
-        raise NotFound(f"there is no thread {_named(params.thread)}; look for it with threads.list")
+        raise NotFound(f"there is no thread {shown_name(params.thread)}; look for it with threads.list")
     found = listing.list_runs(
         conn,
         scope_id=scope_id,
@@ -440,10 +441,6 @@ def _before(cursor: str | None, bound_to: str) -> int | None:
 
 def _time(at_ms: int | None) -> str | None:
     return None if at_ms is None else iso_time(at_ms)
-
-
-def _named(text: str) -> str:
-    return ascii(text[:MAX_METHOD_CHARS_NAMED])
 
 
 METHODS: dict[str, Method[Any] | Operation[Any] | Inquiry[Any]] = {

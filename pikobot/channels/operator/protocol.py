@@ -25,11 +25,10 @@ from pikobot.errors import (
     UnknownMethod,
     UsageError,
 )
-from pikobot.text import parse_json
+from pikobot.text import parse_json, shown_name
 
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
 MAX_ID_CHARS = 128
-MAX_METHOD_CHARS_NAMED = 64
 
 MEMBERS = frozenset({"jsonrpc", "id", "method", "params", "token"})
 RequestId = str | int | None
@@ -114,7 +113,7 @@ def read_call(envelope: Envelope) -> Call:
     members = envelope.members
     unknown = [key for key in members if key not in MEMBERS]
     if unknown:
-        raise InvalidRequest(f"{unknown[0][:MAX_METHOD_CHARS_NAMED]!a}: unknown member of the request")
+        raise InvalidRequest(f"{shown_name(unknown[0])}: unknown member of the request")
     if members.get("jsonrpc") != "2.0":
         raise InvalidRequest('jsonrpc: expected "2.0"')
     if envelope.id is None:
