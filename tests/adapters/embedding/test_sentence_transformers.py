@@ -155,3 +155,15 @@ def test_a_directory_without_its_tokenizer_is_said_to_be_none(tmp_path: Path) ->
     failed = failure(_real(root))
     assert failed.code == "not_started"
     assert "files of its tokenizer are missing" in str(failed)
+
+
+@needs_model
+def test_texts_get_the_prompts_that_the_model_names(tmp_path: Path) -> None:
+    root = shutil.copytree(_directory(), tmp_path / "model")
+    prompts = {"prompts": {"query": "query: ", "document": "passage: "}, "similarity_fn_name": "cosine"}
+    (root / "config_sentence_transformers.json").write_text(json.dumps(prompts), "utf-8")
+    text = "Who looks after my teeth?"
+    plain = rows(embedded(_real(), [f"query: {text}", f"passage: {text}"]))
+    asked = rows(embedded(_real(root), [text], is_query=True))
+    said = rows(embedded(_real(root), [text]))
+    np.testing.assert_allclose(np.concatenate([asked, said]), plain, atol=1e-5)
