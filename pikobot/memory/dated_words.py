@@ -40,17 +40,22 @@ _DAY_OF_MONTH = "(?P<day>[12]\\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
 _COUNTS = "a one two three four five six seven eight nine ten eleven twelve".split()
 _COUNT = f"(?P<count>\\d{{1,3}}|an|a couple of|{'|'.join(_COUNTS)})"
 _UNIT = "(?P<unit>day|week|month|year)s?"
-_HOW = (
-    "(?P<how>in|on|during|between|since|before|until|till|after|from|to|by|and|of|last|this|late|early|mid)"
-)
+_HOW = "(?P<how>in|on|at|during|between|since|before|until|till|after|from|to|by|and|of|last|this)"
+_PART = "(?:(?:the )?(?P<part>(?:beginning|start|middle|end)(?= of\\b)|early|mid|late)(?: of(?: the)?)?[ -])"
 _NO_VERB = "(?! (?:i|we|you|he|she|it|they|be|have|not)\\b)"  # "which of the 3 may I eat"
-_THE = "(?:the )?(?:(?:year|month|beginning|end|start) (?:of )?)?"
+_THE = "(?:the )?(?:(?:year|month) (?:of )?)?"
+
+_SENTENCE_END = re.compile("[.!?;。！？；\n]")
+_HABIT = re.compile(
+    "\\b(?:usually|normally|typically|generally|always|regularly|often|every|each)\\b|"
+    "一般|通常|平时|平時|平常|经常|經常|总是|總是|常常|往往|习惯|習慣|每"
+)
 
 _ZH_YEAR = "(?:(?P<year>(?:19|20)\\d\\d)年|(?P<named>今年|去年|大?前年))"
 _ZH_NUMBER = "[0-9]{1,3}|[一二两兩三四五六七八九十]{1,3}"
 _ZH_PART = "(?P<part>份|[上中下]旬|[初底末](?![一二三四五六七八九十]))"
 _ZH_MONTH = f"(?P<month>1[0-2]|0?[1-9]|十[一二]|[一二三四五六七八九十])月{_ZH_PART}?"
-_ZH_DAY = f"(?:(?P<day>{_ZH_NUMBER})[日号號])"
+_ZH_DAY = f"(?:(?P<day>{_ZH_NUMBER})(?:[日号號]|(?=[-–~到至](?:{_ZH_NUMBER})[日号號])))"
 _ZH_UNIT = "(?P<unit>天|日|周|週|个?星期|個?星期|个?礼拜|個?禮拜|个月|個月|年)"
 _ZH_WEEK = "(?:周|週|个?星期|個?星期|个?礼拜|個?禮拜)"
 _ZH_HOW = "(?P<how>以来|以來|之后|之後|以后|以後|之前|以前|为止|為止)?"
@@ -111,14 +116,21 @@ def _back(count: int, unit: str, today: date) -> tuple[date, date]:
 
 
 def _last_ones(count: int, unit: str, today: date) -> tuple[date, date]:
-    """The days up to today: of three months those since the same day three months ago, roughly."""
-    days = {"day": 1, "week": 7, "month": 30, "year": 365}[unit]
-    return today - count * days * _DAY, today
+    """So many days up to today: of three months 90, roughly those since the same day three months ago."""
+    days = count * {"day": 1, "week": 7, "month": 30, "year": 365}[unit]
+    return today - max(days - 1, 0) * _DAY, today
 
 
 def _weekday_before(weekday: int, today: date) -> tuple[date, date]:
     day = today - ((today.weekday() - weekday - 1) % 7 + 1) * _DAY
     return day, day
+
+
+def _is_of_habit(match: re.Match[str]) -> bool:
+    """Whether the sentence tells what is done on every such weekday."""
+    before, after = match.string[: match.start()], match.string[match.end() :]
+    sentence = _SENTENCE_END.split(before)[-1] + " " + _SENTENCE_END.split(after)[0]
+    return _HABIT.search(sentence) is not None
 
 
 def number_of(text: str) -> int:
@@ -149,7 +161,14 @@ def _english_date(match: re.Match[str], today: date) -> Span | None:
     days = _dated(year, month, day, today)
     if days is not None and year is None and how == "last" and days[1] >= today:
         days = _dated(days[0].year - 1, month, day, today)
+    if days is not None and day is None:
+        days = _part_of(*days, match.groupdict().get("part") or "")
     return _span(match, days, is_yearly=year is None and how not in ("last", "this"))
+
+
+def _english_month(match: re.Match[str], today: date) -> Span | None:
+    """Of a month alone, which needs a word before it."""
+    return _english_date(match, today) if match["how"] or match["part"] else None
 
 
 def _english_year(match: re.Match[str], today: date) -> Span | None:
@@ -170,11 +189,14 @@ def _english_unit(match: re.Match[str], today: date) -> Span | None:
         return _span(match, (saturday, saturday + _DAY))
     if which == "past":
         return _span(match, _last_ones(1, unit, today))
-    return _span(match, _back({"this": 0, "last": 1}.get(which, 2), unit, today))
+    days = _back({"this": 0, "last": 1}.get(which, 2), unit, today)
+    return _span(match, _part_of(*days, match.groupdict().get("part") or "") if unit == "month" else days)
 
 
 def _english_weekday(match: re.Match[str], today: date) -> Span | None:
     weekday = _WEEKDAYS.index(match["weekday"][:3])
+    if _is_of_habit(match) and match["how"] not in ("last", "this"):
+        return None
     if match["how"] == "this":
         day = today + (weekday - today.weekday()) * _DAY
         return _span(match, (day, day))
@@ -209,12 +231,12 @@ def _chinese_date(match: re.Match[str], today: date) -> Span | None:
 
 
 def _part_of(first: date, last: date, part: str) -> tuple[date, date]:
-    """The ten days of a month that 上旬, 中旬 or 下旬 names; 月初 and 月底 are the first and the last of them."""
-    if part in ("上旬", "初"):
+    """The ten days of a month that 上旬, 中旬 or 下旬 names; 月初, "early" are the first, 月底, "late" the last."""
+    if part in ("上旬", "初", "beginning", "start", "early"):
         return first, first + 9 * _DAY
-    if part == "中旬":
+    if part in ("中旬", "middle", "mid"):
         return first + 10 * _DAY, first + 19 * _DAY
-    return (first + 20 * _DAY, last) if part in ("下旬", "底", "末") else (first, last)
+    return (first + 20 * _DAY, last) if part in ("下旬", "底", "末", "end", "late") else (first, last)
 
 
 def _chinese_day(match: re.Match[str], today: date) -> Span | None:
@@ -231,6 +253,8 @@ def _chinese_week(match: re.Match[str], today: date) -> Span | None:
         saturday -= 7 * _DAY if not match["which"] and saturday > today else timedelta()
         return _span(match, (saturday, saturday + _DAY))
     if not match["which"]:
+        if _is_of_habit(match):
+            return None
         return _span(match, _weekday_before(_ZH_WEEKDAYS[weekday], today))
     day = monday + _ZH_WEEKDAYS[weekday] * _DAY
     return _span(match, (day, day))
@@ -239,7 +263,9 @@ def _chinese_week(match: re.Match[str], today: date) -> Span | None:
 def _chinese_month(match: re.Match[str], today: date) -> Span | None:
     days = _back(match["which"].count("上"), "month", today)
     day = _given(match, "day")
-    return _span(match, days if day is None else _day_of(days[0].year, days[0].month, day))
+    if day is None:
+        return _span(match, _part_of(*days, match["part"] or ""))
+    return _span(match, _day_of(days[0].year, days[0].month, day))
 
 
 PATTERNS: list[tuple[re.Pattern[str], Reader]] = [
@@ -255,16 +281,16 @@ PATTERNS: list[tuple[re.Pattern[str], Reader]] = [
             _english_date,
         ),
         (f"(?:\\b{_HOW} )?\\b{_MONTH} (?:the )?{_DAY_OF_MONTH}\\b(?!\\d)(?:,? {_YEAR}\\b)?", _english_date),
-        (f"(?:\\b{_HOW} )?{_THE}\\b{_MONTH}(?:,| of)? {_YEAR}\\b", _english_date),
-        (f"\\b{_HOW} {_THE}{_MONTH}(?! \\d)", _english_date),
-        (f"\\b{_HOW} {_THE}{_YEAR}\\b(?![-/.]\\d)", _english_year),
+        (f"(?:\\b{_HOW} )?(?:\\b{_PART})?{_THE}\\b{_MONTH}(?:,| of)? {_YEAR}\\b", _english_date),
+        (f"(?:\\b{_HOW} )?\\b{_PART}?{_THE}\\b{_MONTH}(?! \\d)", _english_month),
+        (f"\\b{_HOW} {_PART}?{_THE}{_YEAR}\\b(?![-/.]\\d)", _english_year),
         (
             f"(?:\\b{_HOW} )?\\b(?P<word>(?:the )?day before yesterday|yesterday|last night|today|tonight|"
             "this (?:morning|afternoon|evening))\\b",
             _english_day,
         ),
         (
-            "(?:\\b(?P<how>since|before|until|after|from|to|and) )?\\b(?:the )?"
+            f"(?:\\b(?P<how>since|before|until|after|from|to|and|in|at) )?\\b{_PART}?(?:the )?"
             "(?P<which>this|last|past) (?P<unit>weekend|week|month|year)\\b",
             _english_unit,
         ),
@@ -282,7 +308,7 @@ PATTERNS: list[tuple[re.Pattern[str], Reader]] = [
         ),
         (f"{_ZH_THIS}{_ZH_WEEK}(?P<weekday>[一二三四五六日天末]?){_ZH_HOW}", _chinese_week),
         (f"{_ZH_NOT_WEEK}(?P<which>){_ZH_WEEK}(?P<weekday>[一二三四五六日天末]){_ZH_HOW}", _chinese_week),
-        (f"{_ZH_THIS}月(?:{_ZH_DAY})?{_ZH_HOW}", _chinese_month),
+        (f"{_ZH_THIS}月(?:{_ZH_DAY}|{_ZH_PART})?{_ZH_HOW}", _chinese_month),
         (f"(?:最近|过去|過去|近|这|這)(?P<count>{_ZH_NUMBER}){_ZH_UNIT}", _recent),
         (f"(?P<count>{_ZH_NUMBER}){_ZH_UNIT}(?:之前|以前|前(?![往后後面台天]))", _ago),
     )

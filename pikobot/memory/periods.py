@@ -3,8 +3,9 @@
 Only what can be read one way is a period: "March 2024", "last week", "2 March", "since Monday", "three days ago",
 ``上周三``, ``2024年3月``, ``最近三天``. A day or month without a year is the last one that has begun, and may be meant
 of another year. A week begins on Monday, a year or a month alone needs a word before it ("in 2024", "since May"), as
-numbers and "may" are mostly something else; beside a month or a day they say of which year it is. Seasons, feasts and
-"recently" are not periods. Days are those of the calendar where it was said.
+numbers and "may" are mostly something else; beside a month or a day they say of which year it is. Seasons, feasts,
+"recently" and the weekday of a habit ("I usually swim on Monday") are not periods. Days are those of the calendar
+where it was said.
 """
 
 import re
@@ -27,12 +28,16 @@ _LAST_DAY = re.compile(
     "\\s*(?:to|until|till|-|–|~|到|至)\\s*(?:the )?(?P<day>[0-9]{1,2}|[一二三四五六七八九十]{1,3})(?:[日号號]|"
     "(?:st|nd|rd|th)?\\b(?![-/.:]\\d)(?! (?:o'clock|am|pm|people|times)\\b)(?:,? (?P<year>(?:19|20)\\d\\d)\\b)?)"
 )
+_FIRST_DAY = re.compile(
+    "(?:\\b(?P<how>between|from|on|during) )?(?:the )?(?<![\\d/.:-])\\b(?P<day>[12]\\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
+    "\\s*(?P<join>to|until|till|and|-|–|~)?\\s*$"
+)
 _JOINS = frozenset({"to", "until", "till", "and", "-", "–", "到", "至", "和", "与", "與", "~"})
 _ANDS = frozenset({"and", "和", "与", "與"})
 _BETWEEN = ("之间", "之間")
 # What may stand between a month and the year that it is of.
 _BESIDE = frozenset({"", ",", "of", "in", "的"})
-_IN = frozenset({"", "in", "of", "on", "during", "from"})
+_IN = frozenset({"", "in", "at", "of", "on", "during", "from"})
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class _Phrase(NamedTuple):
 
 def _phrases(folded: str, today: date) -> Iterator[_Phrase]:
     """Every period with the characters that name it; two that are joined ("from … to …") are one."""
-    spans = _with_years(folded, [_with_last_day(folded, span) for span in _spans(folded, today)])
+    spans = _with_years(folded, _with_both_days(folded, _spans(folded, today)))
     while spans:
         span = spans.pop(0)
         if spans and _are_joined(folded, span, spans[0]):
@@ -131,10 +136,19 @@ def _phrases(folded: str, today: date) -> Iterator[_Phrase]:
             yield _Phrase(span.start, span.end, period, span.is_yearly and span.how not in _BENT)
 
 
-def _with_last_day(folded: str, span: Span) -> Span:
+def _with_both_days(folded: str, spans: list[Span]) -> list[Span]:
+    whole: list[Span] = []
+    for position, span in enumerate(spans):
+        begin = whole[-1].end if whole else 0
+        end = spans[position + 1].start if position + 1 < len(spans) else len(folded)
+        whole.append(_with_first_day(folded, _with_last_day(folded, span, end), begin))
+    return whole
+
+
+def _with_last_day(folded: str, span: Span, end: int) -> Span:
     """The span of "3 to 9" where only "March 3" was read: the days up to that one of the month, and its year."""
     following = _LAST_DAY.match(folded, span.end)
-    if following is None or span.first != span.last:
+    if following is None or span.first != span.last or following.end() > end:
         return span
     try:
         last = span.last.replace(day=number_of(following["day"]))
@@ -149,6 +163,21 @@ def _with_last_day(folded: str, span: Span) -> Span:
         last=_moved(last, years),
         is_yearly=span.is_yearly and not years and not following["year"],
     )
+
+
+def _with_first_day(folded: str, span: Span, begin: int) -> Span:
+    """The span of "3 to 6 March", or "between 3 and 6 March", where only "6 March" was read."""
+    preceding = _FIRST_DAY.search(folded, max(begin, span.start - 24), span.start)
+    if preceding is None or span.first != span.last or not folded[span.start : span.end][-1].isalnum():
+        return span
+    how = preceding["how"] or ""
+    join = preceding["join"] or span.how
+    if join not in _JOINS or (join in _ANDS and how != "between"):
+        return span
+    day = number_of(preceding["day"])
+    if day >= span.last.day:
+        return span
+    return span._replace(start=preceding.start(), first=span.last.replace(day=day), how=how)
 
 
 def _with_years(folded: str, spans: list[Span]) -> list[Span]:
