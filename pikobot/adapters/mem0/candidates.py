@@ -135,6 +135,7 @@ class RejectionReason(StrEnum):
     ATTRIBUTION_CONTRADICTS = "attribution_contradicts"
     UNKNOWN_DEPENDENCY = "unknown_dependency"
     BAD_DATE = "bad_date"
+    COPIED = "copied"  # the text of a known fact, of which the sources named hold no word
     DUPLICATE = (
         "duplicate"  # an element before it says the same, and has its evidence if one speaker said both
     )
@@ -159,6 +160,7 @@ class Dropped:
     entities: int = 0
     tags: int = 0
     links: int = 0
+    dates: int = 0
 
     def __add__(self, other: "Dropped") -> "Dropped":
         sums = {name: getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__}

@@ -3,7 +3,7 @@
 A candidate's quotes are in their sources byte for byte, one speaker said all of them, and that speaker may
 establish what the element claims: a fact about the owner needs the owner's words. Verified quotes of anybody
 else, and of earlier turns, become dependencies: context without which the rest is not understood.
-Parts that change no meaning (tags, links, a wrong kind) are dropped and counted instead.
+Parts that change no meaning (tags, links, a wrong kind, a month where a day belongs) are dropped and counted instead.
 """
 
 import re
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pikobot.adapters.mem0 import candidates as c
 from pikobot.adapters.mem0.candidates import Candidate, Dropped, RejectionReason, Role, SourceTurn
+from pikobot.adapters.mem0.copied import is_copied
 from pikobot.errors import PikobotError
 
 _Voice: TypeAlias = tuple[Role, str]  # who spoke: role and speaker
@@ -31,6 +32,7 @@ _ROLES_BY_ATTRIBUTION: dict[str, frozenset[Role]] = {
 _TAG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _ATTRIBUTE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_PART_OF_DATE = re.compile(r"[12]\d{3}(-(0[1-9]|1[0-2]))?")
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
 
 
@@ -144,6 +146,8 @@ class _Judged:
         subject = self._subject()
         role, speaker = voice = self._voice(quoted, subject)
         own = [quote for quote in quoted if quote.is_new and quote.voice == voice]
+        depends_on = self._dependencies(quoted, own)
+        self._check_not_copied(text, {quote.turn.source_id for quote in quoted} | set(depends_on))
         event_time = _time(element.event_time, own[0].turn, "event_time")
         valid_until = _time(element.valid_until, own[0].turn, "valid_until")
         if event_time and valid_until and valid_until[:10] < event_time[:10]:
@@ -153,7 +157,7 @@ class _Judged:
             text=text,
             subject=subject or (speaker.strip() if role == "participant" else role) or role,
             evidence=tuple(dict.fromkeys(quote.evidence for quote in own)),
-            depends_on=self._dependencies(quoted, own),
+            depends_on=depends_on,
             event_time=event_time,
             valid_until=valid_until,
             attributed_to=role,
@@ -232,6 +236,12 @@ class _Judged:
             raise _Rejected(RejectionReason.TOO_LONG, "depends_on")
         return needed
 
+    def _check_not_copied(self, text: str, source_ids: set[str]) -> None:
+        turns = {**self._earlier, **self._new}
+        said = [turns[source_id].text for source_id in source_ids]
+        if is_copied(text, self._batch.known_facts, said):
+            raise _Rejected(RejectionReason.COPIED, "text")
+
     def _options(self) -> tuple[_Options, Dropped]:
         """What an element may leave out or have wrong and still stand."""
         element = self._element
@@ -252,6 +262,10 @@ class _Judged:
             entities=len(element.entities or []) - len(entities),
             tags=len(element.tags or []) - len(tags),
             links=len(element.linked_memory_ids or []) - len(links),
+            dates=sum(
+                bool(_PART_OF_DATE.fullmatch((written or "").strip()))
+                for written in (element.event_time, element.valid_until)
+            ),
         )
         return options, dropped
 
@@ -274,9 +288,12 @@ def _bounded(text: str, max_chars: int, key: str) -> str:
 
 
 def _time(value: str | None, turn: SourceTurn, key: str) -> str | None:
-    """An ISO date as it is, a date-time with an offset: that of the quoted turn where it has none."""
+    """An ISO date as it is, a date-time with an offset: that of the quoted turn where it has none.
+
+    A year or a month alone is no time, and is not wrong either: the text and the quote say it.
+    """
     written = (value or "").strip()
-    if not written:
+    if not written or _PART_OF_DATE.fullmatch(written):
         return None
     try:
         if _DATE.fullmatch(written):

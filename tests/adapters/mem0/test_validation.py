@@ -137,7 +137,7 @@ def test_one_wrong_quote_spoils_the_element() -> None:
         ({"depends_on": "src_q"}, RejectionReason.MALFORMED, "depends_on"),
         ({"event_time": "yesterday"}, RejectionReason.BAD_DATE, "event_time"),
         ({"event_time": "2024-02-30"}, RejectionReason.BAD_DATE, "event_time"),
-        ({"event_time": "2024-05"}, RejectionReason.BAD_DATE, "event_time"),
+        ({"event_time": "2024-13"}, RejectionReason.BAD_DATE, "event_time"),
         ({"event_time": "20240301"}, RejectionReason.BAD_DATE, "event_time"),
         ({"event_time": "2024-03-01T25:00"}, RejectionReason.BAD_DATE, "event_time"),
         ({"event_time": "昨天"}, RejectionReason.BAD_DATE, "event_time"),
@@ -300,6 +300,33 @@ def test_parts_that_change_no_meaning_are_dropped_and_counted() -> None:
 def test_at_most_eight_tags_are_kept() -> None:
     validated = judged(element(tags=[f"t{number}" for number in range(10)]))
     assert (len(validated.candidates[0].tags), validated.dropped) == (8, Dropped(tags=2))
+
+
+def test_a_year_or_a_month_alone_is_no_time_and_costs_no_fact() -> None:
+    validated = judged(element(event_time="2018", valid_until="2024-05"))
+    [found] = validated.candidates
+    assert (found.event_time, found.valid_until, validated.dropped) == (None, None, Dropped(dates=2))
+
+
+@pytest.mark.parametrize(
+    ("known", "said", "is_copied"),
+    [
+        ("User has passed the interviews with them", "I still have the bowl with a rim", True),
+        ("User has passed the interviews", "They interviewed me and I was through", False),
+        ("User 通过了领养面试", "我在医院陪爸爸做检查", True),
+        ("用户通过了领养面试", "昨天的面试我过了", False),
+        ("User is 34", "I'm still 34", False),
+    ],
+)
+def test_a_known_fact_said_again_has_a_word_of_it_in_its_source(
+    known: str, said: str, is_copied: bool
+) -> None:
+    batch = c.ExtractionBatch(
+        (turn("src_n", "owner", "Alex", said),), (), (c.KnownFact("fact_k", known, "owner", "owner"),)
+    )
+    validated = validate_elements([element(text=known, evidence=evidence(("src_n", said)))], batch)
+    expected = (Rejection(0, RejectionReason.COPIED, "text"),) if is_copied else ()
+    assert (validated.rejections, len(validated.candidates)) == (expected, not is_copied)
 
 
 def test_a_number_is_a_value_and_an_attribute_needs_one() -> None:

@@ -1,0 +1,39 @@
+"""Whether an element copies a known fact instead of saying what a new message says: small models do.
+
+Stored with the quote of another message, such a fact would be wrong, and outlive the forgetting of its real source.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from pikobot.adapters.mem0.candidates import KnownFact
+
+_WORD = re.compile(r"[\u3400-\u9fff]+|[^\W_\u3400-\u9fff]{4,}|\d+")
+_STEM_CHARS = 5
+_SAYS_NOTHING = frozenset(
+    "user owner 用户 主人 about been from have into last next that their them they this very were will with".split()
+)
+
+
+def is_copied(text: str, known: Iterable[KnownFact], sources: Sequence[str]) -> bool:
+    """Whether the text is that of a known fact, and no word of it is in the sources that it names now."""
+    if _folded(text) not in {_folded(fact.text) for fact in known}:
+        return False
+    stems = _stems(text)
+    return bool(stems) and all(stems.isdisjoint(_stems(source)) for source in sources)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _stems(text: str) -> set[str]:
+    """Beginnings of words, and pairs of characters in Chinese: what two wordings of one thing share."""
+    stems: set[str] = set()
+    for run in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+        if "\u3400" <= run[0] <= "\u9fff":
+            stems |= {run[at : at + 2] for at in range(max(1, len(run) - 1))}
+        else:
+            stems.add(run[:_STEM_CHARS])
+    return stems - _SAYS_NOTHING
