@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pikobot.memory.periods import EveryYear, Period, find_period, last_years, periods_in
 from pikobot.memory.questions import subject_words
-from pikobot.memory.recall import spoken_period
+from pikobot.memory.recall_wording import spoken_period
 
 FRIDAY = date(2024, 3, 15)
 
