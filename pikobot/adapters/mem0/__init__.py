@@ -6,6 +6,7 @@
     extraction_contract  what a message looks like to the model, and what its answer must look like
     answer               one answer → its elements, or the fault that makes it invalid
     validation           one element → a candidate whose quotes are in their sources, or a reason
+    copied               whether a candidate only repeats what is known, beside another quote
     llm, embedder, staging   the parts that Mem0 calls
     engine               one batch through Mem0's own ``Memory.add``
 
