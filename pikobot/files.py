@@ -47,6 +47,19 @@ def os_failure(doing: str, path: Path, error: OSError) -> PikobotError:
     return (UsageError if error.errno in _WRONG_PATHS else PikobotError)(f"cannot {doing} {path}: {remedy}")
 
 
+def is_read_only(path: Path) -> bool:
+    """Whether the file system that holds it takes no writes, whoever asks; False where that can't be seen."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
+def copy_remedy(root: Path) -> str:
+    """What to do with an instance on a read-only file system, for all that `pikobot verify` does not tell."""
+    return f"copy it to a disk that can be written (`cp -a {shlex.quote(str(root))} COPY`) and use the copy"
+
+
 def check_private(path: Path, status: os.stat_result) -> None:
     """Raise ConfigError, with the command that fixes it, unless the file or directory is ours alone."""
     if status.st_uid != os.geteuid():

@@ -14,7 +14,7 @@ import stat
 from pathlib import Path
 
 from pikobot.errors import DamagedData, PikobotError
-from pikobot.files import os_failure, write_private_file
+from pikobot.files import copy_remedy, is_read_only, os_failure, write_private_file
 
 NAME = "instance-id"
 MAX_LINE_BYTES = 1000
@@ -35,15 +35,21 @@ def has_traces(database: Path, ledger: Path) -> bool:
         raise os_failure("look into", database.parent, error) from error
 
 
-def refuse_lost(database: Path, ledger: Path) -> None:
+def refuse_lost(database: Path, ledger: Path, *, only_reads: bool = False) -> None:
     """Raise `DamagedData` when there was a database that is gone, `PikobotError` when it can't be read and written.
 
-    Creates and changes nothing.
+    Who ``only_reads`` may do so on a file system that takes no writes. Creates and changes nothing.
     """
     problem = _problem(database, ledger)
     if problem is not None:
         raise lost(database, problem)
-    if database.exists() and not os.access(database, os.R_OK | os.W_OK):
+    if not database.exists():
+        return
+    if is_read_only(database):
+        if only_reads and os.access(database, os.R_OK):
+            return
+        raise PikobotError(f"{database} is on a read-only file system: {copy_remedy(database.parent)}")
+    if not os.access(database, os.R_OK | os.W_OK):
         raise PikobotError(
             f"cannot read and write {database}: check who owns it, its mode (`chmod 600 {shlex.quote(str(database))}`) "
             "and that its file system is writable"

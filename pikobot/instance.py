@@ -83,9 +83,9 @@ class Instance:
         """
         return _COMMAND.sub(lambda found: f"`{found[1]} {self.option}`", message)
 
-    def refuse_lost(self) -> None:
-        """Raises DamagedData if there was a database and it is gone."""
-        identity.refuse_lost(self.database_path, self.ledger_path)
+    def refuse_lost(self, *, only_reads: bool = False) -> None:
+        """Raises DamagedData if there was a database and it is gone, PikobotError if it can't be used."""
+        identity.refuse_lost(self.database_path, self.ledger_path, only_reads=only_reads)
 
     def load_config(self) -> Config:
         """Raises ConfigError."""

@@ -22,7 +22,7 @@ from typing import Self
 from pikobot import replacing
 from pikobot.clock import Clock, SystemClock, iso_time, local_utc_offset_min
 from pikobot.errors import InstanceBusy, PikobotError
-from pikobot.files import DIRECTORY_MODE, FILE_MODE, os_failure
+from pikobot.files import DIRECTORY_MODE, FILE_MODE, copy_remedy, is_read_only, os_failure
 from pikobot.instance import Instance
 
 VISITOR_WAIT_S = 5.0
@@ -156,10 +156,20 @@ def _unlock(descriptor: int) -> None:
 
 
 def _open_lock_file(instance: Instance) -> int:
+    """On a read-only file system the file that is there: it locks out who uses the instance by another path."""
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW
     try:
+        if is_read_only(instance.root):
+            return os.open(instance.lock_path, os.O_RDONLY | flags)
         instance.run_dir.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(instance.lock_path, flags, FILE_MODE)
+        return os.open(instance.lock_path, os.O_RDWR | os.O_CREAT | flags, FILE_MODE)
+    except FileNotFoundError as error:
+        if not is_read_only(instance.root):
+            raise os_failure("lock", instance.lock_path, error) from error
+        raise PikobotError(
+            f"{instance.lock_path} is missing, and on a read-only file system it can't be made, so that it can't be "
+            f"known whether somebody uses the instance: {copy_remedy(instance.root)}"
+        ) from error
     except OSError as error:
         raise os_failure("lock", instance.lock_path, error) from error
 

@@ -8,7 +8,8 @@
                   so would copies of rows that SQLite has left in the database outside of rows
     left files    what a crash has left: copies, stages, temporary files
 
-A database that nobody serves is locked and read as it lies there; of one that is served a snapshot is read.
+A database that nobody serves is locked and read as it lies there, on a read-only file system too; of one that is
+served a snapshot is read.
 """
 
 import os
@@ -27,7 +28,7 @@ from pikobot.backup.manifest import DATABASE_NAME
 from pikobot.backup.reading import Progress, no_progress, read_backup
 from pikobot.clock import Clock
 from pikobot.errors import DamagedData, ExitCode, InstanceBusy, PikobotError
-from pikobot.files import check_private, os_failure
+from pikobot.files import check_private, copy_remedy, is_read_only, os_failure
 from pikobot.instance import Instance
 from pikobot.memory import ledger
 from pikobot.serving import InstanceLock, ServedBy, acquire_serving_lock, acquire_visitor_lock
@@ -99,12 +100,14 @@ def verify_instance(instance: Instance, clock: Clock) -> list[Finding]:
 
 def _check_data(instance: Instance, clock: Clock) -> list[Finding]:
     findings: list[Finding] = []
-    lock = acquire_visitor_lock(instance)
+    lock: InstanceLock | ServedBy | None = None
     try:
-        instance.refuse_lost()
+        lock = acquire_visitor_lock(instance)
+        instance.refuse_lost(only_reads=True)
         if not instance.database_path.exists() or not instance.database_path.stat().st_size:
             findings.append(Finding("database", "ok", "not made yet"))
         elif isinstance(lock, ServedBy):
+            _refuse_served_elsewhere(instance, lock)
             with closing(Database(instance.database_path, clock)) as db:
                 _check_served(db, instance, findings)
         else:
@@ -116,11 +119,24 @@ def _check_data(instance: Instance, clock: Clock) -> list[Finding]:
         raise
     except PikobotError as error:
         state: State = "damaged" if isinstance(error, DamagedData) else "exposed"
-        findings.append(Finding("database", state, str(error)))
+        detail, remedy = str(error), copy_remedy(instance.root)
+        if state == "exposed" and is_read_only(instance.root) and remedy not in detail:
+            detail += (
+                f"; the file system is read-only: {remedy}"  # a log that was not emptied can't be read there
+            )
+        findings.append(Finding("database", state, detail))
     finally:
         if isinstance(lock, InstanceLock):
             lock.release()
     return findings
+
+
+def _refuse_served_elsewhere(instance: Instance, holder: ServedBy) -> None:
+    """Beside a process that writes one can't only read."""
+    if is_read_only(instance.root):
+        raise InstanceBusy(
+            f"{instance.root} is served by {holder} under another path, where it can be written: verify it there"
+        )
 
 
 def _check_served(db: Database, instance: Instance, findings: list[Finding]) -> None:

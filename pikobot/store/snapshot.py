@@ -7,7 +7,7 @@ that is damaged, as it lies there.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -85,9 +85,10 @@ def open_unchanging(path: Path) -> Iterator[Connection]:
             yield conn
     finally:
         conn.close(True)
-        if is_logged and not had_index:
-            with suppress(FileNotFoundError):
-                os.unlink(index)
+        if (
+            is_logged and not had_index and index.exists()
+        ):  # of a read-only file system even this can't be tried
+            os.unlink(index)
 
 
 def describe(conn: Connection) -> Description | None:
