@@ -19,6 +19,7 @@ from pikobot.instance import Instance
 from tests.backup.instances import make_instance
 
 PACKAGE = Path(pikobot.__file__).parent
+ROOT = PACKAGE.parent
 VERBS = "backup|doctor|evaluate|import|init|reindex|restore|rpc|run|verify|work"
 
 
@@ -49,6 +50,13 @@ def test_every_command_in_a_message_is_in_backquotes_so_that_it_is_completed() -
             found = re.search(rf"\bpikobot ({VERBS})\b", bare)
             assert not found or "{}" in bare or "pikobot run -m '/" in bare, (file.name, line, text)
             assert "--instance DIR" not in text or file.name == "__init__.py", (file.name, line, text)
+
+
+def test_nothing_tells_to_install_pikobot_from_a_registry_where_anybody_could_take_that_name() -> None:
+    told = [*PACKAGE.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "scripts").glob("[!_]*")]
+    for file in sorted(path for path in told if path.is_file()):
+        found = re.search(r"pip install[^`\n]*\bpikobot\b|pikobot\[\w", file.read_text(encoding="utf-8"))
+        assert not found, (file, found)
 
 
 def test_a_message_is_completed_once_and_nothing_else_is_touched() -> None:

@@ -330,5 +330,5 @@ def _age() -> Any:
         return importlib.import_module("pyrage")
     except ImportError:
         raise UsageError(
-            "encrypted backups need the package pyrage: install it with `pip install 'pikobot[age]'`"
+            "encrypted backups need the package pyrage: run `scripts/install age` in the checkout of pikobot"
         ) from None

@@ -265,7 +265,7 @@ def test_without_the_extra_package_the_error_names_it(monkeypatch: pytest.Monkey
     import sys
 
     monkeypatch.setitem(sys.modules, "pyrage", None)
-    with pytest.raises(UsageError, match=r"install it with `pip install 'pikobot\[age\]'`$"):
+    with pytest.raises(UsageError, match=r"run `scripts/install age` in the checkout of pikobot$"):
         Protection(passphrase=Secret("x")).check()
 
 

