@@ -6,6 +6,7 @@ read and now. A bad call is answered with an error that the model can mend; a lo
 """
 
 import json
+import re
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -26,6 +27,8 @@ from pikobot.store.sources import find_source
 from pikobot.text import parse_json
 
 MAX_RESULT_CHARS = 40_000
+# Complaints name the methods of `pikobot rpc`; a model is told its own tools.
+_METHOD = re.compile(r"(?:,? or )?(?:use )?memory\.list|(memory|source)\.(search|read)\b")
 
 
 async def _memory_search(params: SearchParams, scope: ToolScope) -> Reading:
@@ -109,7 +112,7 @@ async def call_tool(call: ToolCall, scope: ToolScope) -> tuple[Message, bool]:
             if not still_there:
                 return _error(call, "what was found is being forgotten; search again"), True
     except PikobotError as error:
-        return _error(call, str(error)), True
+        return _error(call, _with_tool_names(str(error))), True
     return Message("tool", _bounded(reading.result), tool_call_id=call.id), False
 
 
@@ -167,6 +170,10 @@ def _parsed(tool: Tool, arguments: str) -> BaseModel:
 
 def _error(call: ToolCall, message: str) -> Message:
     return Message("tool", json.dumps({"error": message}, ensure_ascii=False), tool_call_id=call.id)
+
+
+def _with_tool_names(message: str) -> str:
+    return _METHOD.sub(lambda found: f"{found[1]}_{found[2]}" if found[1] else "", message)
 
 
 def _bounded(result: dict[str, Any]) -> str:

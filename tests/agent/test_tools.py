@@ -97,6 +97,24 @@ def test_a_bad_call_is_answered_with_what_to_mend(
         assert error in found["error"]
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "remedy"),
+    [
+        ("source_read", {"id": "src_none"}, "look for it with memory_search"),
+        ("memory_search", {"query": " "}, "say what to look for"),
+        ("memory_read", {"id": "fact_none"}, "look with memory_search, and read sources with source_read"),
+    ],
+)
+def test_what_is_not_there_is_looked_for_with_a_tool_that_the_model_has(
+    tmp_path: Path, name: str, arguments: dict[str, Any], remedy: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, "I moved to Porto")
+        found, is_error = use(scope_of(db), name, arguments)
+        assert is_error
+        assert found["error"].endswith(remedy)
+
+
 def test_no_arguments_at_all_mean_none(tmp_path: Path) -> None:
     with opened(tmp_path) as db:
         say(db, "said")
