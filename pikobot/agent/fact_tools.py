@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from pikobot.adapters.mem0.candidates import FIRST_PERSON, OWNER_WORDS
 from pikobot.agent.tool import Audience, Reading, Tool, ToolScope
 from pikobot.errors import NotAllowed
 from pikobot.memory.assertions import Asserted, Assertion, CurrentMessage, correct, remember
@@ -18,7 +19,7 @@ from pikobot.memory.lineage import FactParams, read_fact
 from pikobot.memory.params import MomentText, Name, Params, Tag
 from pikobot.memory.records import Json
 from pikobot.store.connection import Connection, Database
-from pikobot.store.facts import Fact, FactKind, find_fact, load_facts
+from pikobot.store.facts import OWNER, Fact, FactKind, find_fact, load_facts
 from pikobot.store.sources import SourceId
 
 MAX_READ_CHARS = 32_000  # of what `memory_read` gives, well within the limit of every tool
@@ -65,9 +66,10 @@ class AssertParams(Params):
     ] = None
 
     def assertion(self) -> Assertion:
+        is_owner = (self.subject or "").strip().casefold() in OWNER_WORDS | FIRST_PERSON
         return Assertion(
             text=self.quote,
-            subject=self.subject,
+            subject=OWNER if is_owner else self.subject,
             attribute=self.attribute,
             value=self.value,
             kind=self.kind,

@@ -324,6 +324,14 @@ def test_a_bad_assertion_is_answered_with_what_to_mend(
         assert facts(db) == []
 
 
+@pytest.mark.parametrize("subject", ["owner", "The owner", "user", "I", "me", "我", "用户"])
+def test_the_owner_is_meant_however_a_model_calls_them(tmp_path: Path, subject: str) -> None:
+    with opened(tmp_path) as db:
+        _, scope = asked(db, "记住：我对花生过敏。Remember that I'm allergic to peanuts")
+        arguments = {"quote": "I'm allergic to peanuts", "subject": subject}
+        assert fact(db, use(scope, "memory_assert", arguments)[0]["id"]).fact.subject == "owner"
+
+
 def test_the_owner_can_have_something_about_others_remembered(tmp_path: Path) -> None:
     with opened(tmp_path) as db:
         _, scope = asked(db, "记住：安娜对花生过敏")

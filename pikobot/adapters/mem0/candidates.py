@@ -24,6 +24,10 @@ MAX_TAGS = 8
 MAX_TAG_CHARS = 48
 MAX_ATTRIBUTE_CHARS = 48
 
+# How models name whom a statement is about, in lower case: the owner, and whoever speaks.
+OWNER_WORDS = frozenset(("owner", "the owner", "user", "the user", "用户", "主人"))
+FIRST_PERSON = frozenset(("i", "me", "my", "myself", "我", "我自己", "本人"))
+
 Role: TypeAlias = Literal["owner", "assistant", "participant"]
 
 

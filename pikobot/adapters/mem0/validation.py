@@ -21,7 +21,6 @@ from pikobot.errors import PikobotError
 
 _Voice: TypeAlias = tuple[Role, str]  # who spoke: role and speaker
 _PRECEDENCE: tuple[Role, ...] = ("owner", "participant", "assistant")
-_OWNER_WORDS = frozenset(("owner", "the owner", "user", "the user", "用户", "主人"))
 _ASSISTANT_WORDS = frozenset(("assistant", "the assistant", "助手", "助理"))
 _ROLES_BY_ATTRIBUTION: dict[str, frozenset[Role]] = {
     "user": frozenset(("owner", "participant")),
@@ -198,14 +197,14 @@ class _Judged:
     def _subject(self) -> str | None:
         """The canonical subject: "owner", "assistant", a name, or None where the element says none."""
         name = _bounded((self._element.subject or "").strip(), c.MAX_NAME_CHARS, "subject")
-        if not name:
+        if not name or name.casefold() in c.FIRST_PERSON:
             return None
         turns = (*self._batch.turns, *self._batch.earlier)
         for role in _PRECEDENCE:
             for turn in turns:
                 if turn.role == role and turn.speaker.casefold() == name.casefold():
                     return turn.speaker if role == "participant" else role
-        if name.casefold() in _OWNER_WORDS:
+        if name.casefold() in c.OWNER_WORDS:
             return "owner"
         return "assistant" if name.casefold() in _ASSISTANT_WORDS else name
 

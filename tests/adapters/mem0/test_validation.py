@@ -297,6 +297,11 @@ def test_parts_that_change_no_meaning_are_dropped_and_counted() -> None:
     assert validated.rejections == ()
 
 
+@pytest.mark.parametrize("subject", ["I", "me", "我", "The user", "用户"])
+def test_who_speaks_of_themselves_is_named_by_role(subject: str) -> None:
+    assert candidate(subject=subject).subject == "owner"
+
+
 def test_at_most_eight_tags_are_kept() -> None:
     validated = judged(element(tags=[f"t{number}" for number in range(10)]))
     assert (len(validated.candidates[0].tags), validated.dropped) == (8, Dropped(tags=2))
