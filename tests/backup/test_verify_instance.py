@@ -342,3 +342,15 @@ def test_no_damage_of_the_file_makes_the_check_itself_fail(instance: Instance) -
         found.add(exit_code(verify_instance(instance, CLOCK)))
     assert ExitCode.DAMAGED in found
     assert found <= {ExitCode.DAMAGED, ExitCode.DONE}  # unused bytes mean nothing
+
+
+def test_the_ledger_is_checked_alone_where_the_database_cannot_be_read(instance: Instance) -> None:
+    forget_text(instance, SAID)
+    instance.database_path.write_bytes(b"nothing like a database " * 100)
+    found = [one for one in verified(instance) if one.check == "ledger"]
+    assert found == [Finding("ledger", "ok", "2 erasures in the file, not compared with the database")]
+    line = instance.ledger_path.read_bytes().splitlines(keepends=True)[1]
+    instance.ledger_path.write_bytes(instance.ledger_path.read_bytes().replace(line, b"{}\n"))
+    assert ("ledger", "damaged") in [(one.check, one.state) for one in verified(instance)]
+    instance.database_path.unlink()
+    assert ("ledger", "damaged") in [(one.check, one.state) for one in verified(instance)]

@@ -135,7 +135,7 @@ def test_without_a_lock_file_nothing_is_read_and_the_rest_is_checked(
     without_writing(monkeypatch)
     assert verify(instance.root) == ExitCode.FAILED
     lines = {line[9:].partition(":")[0]: line for line in capfd.readouterr().out.splitlines()}
-    assert list(lines) == ["permissions", "settings", "database", "left files"]
+    assert list(lines) == ["permissions", "settings", "database", "ledger", "left files"]
     assert "lock is missing" in lines["database"]
     assert lines["database"].count(COPY_IT) == 1
     assert not instance.run_dir.exists()
