@@ -221,7 +221,12 @@ def _retention(instance: Instance, status: dict[str, Any]) -> Iterator[Finding]:
             f"removed {Count(last['expired']):expired source} and {last['overCapacity']} beyond "
             f"retention.max_sources at {last['at']}, {detail}"
         )
-    if waiting and not status["served"]:
+    if last is not None and last["clean"] is False:
+        detail += (
+            "; something of what was removed was still found afterwards, or not all could be looked through"
+        )
+        yield Finding("retention", "degraded", detail, f"pikobot verify {instance.option}")
+    elif waiting and not status["served"]:
         yield Finding("retention", "degraded", detail, f"pikobot work --drain {instance.option}")
     else:
         yield Finding("retention", "ok", detail)

@@ -99,6 +99,8 @@ async def _work(instance: Instance, *, until_idle: bool) -> int:
             sys.stderr.write(
                 f"retention removed {Count(swept.sources):source} and {Count(swept.facts):fact}\n"
             )
+        if (problem := service.operator.retention_problem()) is not None:
+            sys.stderr.write(f"not all that is due was removed: {service.instance.completed(problem)}\n")
         if (problem := service.operator.indexer_problem()) is not None:
             sys.stderr.write(f"not all is embedded: {service.instance.completed(problem)}\n")
     return ExitCode.DONE

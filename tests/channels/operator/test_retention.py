@@ -142,6 +142,15 @@ def test_draining_the_work_removes_it_and_status_and_doctor_tell(
             assert "高升桥".encode() not in content, file
 
 
+def test_what_is_found_after_its_removal_is_told_by_doctor(instance: Instance, ids: dict[str, str]) -> None:
+    (instance.root / "notes.txt").write_text(SAID)
+    asyncio.run(drain(instance))
+    with operating(instance) as operator:
+        assert retention_state(operator)["lastSweep"]["clean"] is False
+    [(state, detail)] = retention_of(instance)
+    assert (state, "was still found afterwards" in detail) == ("degraded", True)
+
+
 def test_an_instance_that_keeps_all_says_nothing_of_retention(instance: Instance) -> None:
     asyncio.run(drain(instance))
     assert retention_of(instance) == []
