@@ -4,7 +4,7 @@
 
 The scores are those of FTS5's own ``bm25()`` over the same terms, but for the rounding of a compiler. That function
 reads the length of every row that matches, at 0.4 µs a row in all; but few rows can be among the best, however short
-they were. Here a posting costs 0.1 µs, and a length is read for one row in five. What is read beside the postings
+they were. Here a posting costs 0.1 µs, and a length is read for one row in six. What is read beside the postings
 belongs to the file format of FTS5: the record of totals and the lengths of rows. Loads numpy.
 """
 
@@ -32,13 +32,10 @@ LEAST_IDF = 1e-6
 # That of the index; see the migration that makes it.
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2"])
 LAST_CHARACTER = "\U0010ffff"
-_ROWS = """
-    SELECT j.value ->> 0, (SELECT group_concat(doc, ' ') FROM (SELECT doc FROM sources_words WHERE {} LIMIT :most))
-    FROM json_each(:asked) AS j
-"""
-_HOLDING = _ROWS.format("term = j.value ->> 1")
-# Slower, as it asks for a range; only a lone character is a prefix.
-_HOLDING_PREFIX = _ROWS.format("term BETWEEN j.value ->> 1 AND j.value ->> 1 || :last")
+# A statement for each term: a term out of JSON would be taken out of it again for every row.
+_HOLDING = "SELECT group_concat(doc, ' ') FROM (SELECT doc FROM sources_words WHERE {} LIMIT :most)"
+_HOLDING_TOKEN = _HOLDING.format("term = :token")
+_HOLDING_PREFIX = _HOLDING.format("term BETWEEN :token AND :last")
 
 # So many more than are asked for are measured at once, for a floor under the rest.
 MEASURED_FIRST = 250
@@ -47,7 +44,7 @@ MEASURED_FIRST = 250
 def score(conn: Connection, terms: Sequence[str], *, most: int) -> "Scores | None":
     """The scores of the sources that hold one of the terms, without the terms that occur more than ``most`` times.
 
-    None when only FTS5 can tell: a word may be several to its tokenizer, which knows an older Unicode.
+    None when only FTS5 can tell: there are rare marks at which its tokenizer parts a word.
     """
     tokens = _tokens(conn, terms)
     if tokens is None:
@@ -81,7 +78,6 @@ class Scores:
         self._place = np.repeat(np.arange(len(first)), np.diff(first, append=len(owners)))
         self._bounds = self._scored(np.arange(len(owners)), 0.0)
         self._measured = np.full(len(self._ids), np.nan)
-
         self._count = len(self._ids)
 
     def __len__(self) -> int:
@@ -152,14 +148,13 @@ def _idf(rows: int, holding: int) -> float:
 def _postings(conn: Connection, terms: Sequence[str], tokens: Sequence[str], most: int) -> list[Int64s]:
     """For each term the rows that hold it, as often as they do; of one that occurs more than ``most`` times the first
     ones, and one too many."""
-    found = [np.zeros(0, np.int64)] * len(terms)
-    for of_prefixes, sql in ((False, _HOLDING), (True, _HOLDING_PREFIX)):
-        asked = [
-            (number, tokens[number]) for number, term in enumerate(terms) if is_prefix(term) == of_prefixes
-        ]
-        bindings = {"asked": json.dumps(asked), "most": most + 1, "last": LAST_CHARACTER}
-        for number, ids in conn.execute(sql, bindings) if asked else ():
-            found[number] = ids_in(ids)
+    found = []
+    for term, token in zip(terms, tokens, strict=True):
+        row = conn.execute(
+            _HOLDING_PREFIX if is_prefix(term) else _HOLDING_TOKEN,
+            {"token": token, "last": token + LAST_CHARACTER, "most": most + 1},
+        ).fetchone()
+        found.append(ids_in(None if row is None else row[0]))
     return found
 
 

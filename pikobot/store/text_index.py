@@ -7,9 +7,9 @@ source is left in the file. That holds only while a row is deleted with exactly 
 that `rebuild_text_index` has to run first (`is_index_current`).
 
 Ranking is BM25 over the terms of the question (`query_terms`), then what the conversation around the best
-matches says about them (`ranking`). BM25 weighs the speaker like the text: a name in a third of all messages
-counts for nothing by itself, and weights from 0 to 2 gave the same figures. A higher score is better; scores
-of different queries don't compare.
+matches says about them (`ranking`). In a large index `postings` scores, to the same end. BM25 weighs the
+speaker like the text: a name in a third of all messages counts for nothing by itself, and weights from 0
+to 2 gave the same figures. A higher score is better; scores of different queries don't compare.
 """
 
 import json
