@@ -177,7 +177,7 @@ def _totals(conn: Connection) -> tuple[int, float]:
     """How many rows the index has, and how many tokens a row has on average."""
     row = conn.execute("SELECT block FROM sources_text_data WHERE id = 1").fetchone()
     rows, *tokens = _varints(row[0]) if row is not None and row[0] else [0]
-    return rows, sum(tokens) / rows if rows else 1.0
+    return rows, sum(tokens) / rows if any(tokens) else 1.0
 
 
 def _lengths(conn: Connection, ids: Int64s) -> list[int]:

@@ -140,6 +140,8 @@ def test_a_term_that_occurs_too_often_is_left_out_and_that_is_said(db: Database)
 
 def test_nothing_is_found_in_nothing(db: Database) -> None:
     assert read(db, best, ["dog"], [5]) == [[]]
+    source(db, thread(db), "?", speaker="-")
+    assert read(db, best, ["dog"], [5]) == [[]]
     source(db, thread(db), "dog")
     assert read(db, best, ["cat"], [5]) == [[]]
 
