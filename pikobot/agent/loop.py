@@ -3,14 +3,18 @@
     ask the model ──▶ tool calls? ──yes──▶ run them side by side ──▶ ask again
                           └──no──▶ the answer
 
+A call that is answered as it was before in the run is told so, and after a round of nothing else the model has no
+tools left but has to answer: asked again it would go round for ever.
+
 A `Journal` is told before each provider call, and may refuse it, and after it; what it is told to keep lets a later
 process go on from there without repeating a finished call. A call is repeated only when it certainly was not
 charged (see `adapters.chat`); everything else ends the run with the failure and the text shown so far.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from pikobot.adapters.chat import (
@@ -25,6 +29,7 @@ from pikobot.adapters.chat import (
     closing,
 )
 from pikobot.agent import events
+from pikobot.agent.markup import MarkupFilter
 from pikobot.errors import ProviderError
 
 MAX_TOOL_ROUNDS = 12
@@ -33,6 +38,7 @@ MAX_TRIES = 4
 FIRST_PAUSE_S = 1.0
 MAX_PAUSE_S = 60.0
 PARAGRAPH = "\n\n"
+REPEATED = '{"repeated": "the same call has been answered the same before: use that and answer now"}'
 
 Ticket = TypeVar("Ticket")
 Emit = Callable[[events.Event], None]
@@ -89,13 +95,14 @@ class Loop(Generic[Ticket]):
             return Answer(self.visible, self.transcript[-1].cut_off or StopReason.STOP)
         await self._resume_tools()
         while True:
-            may_call_tools = self._rounds() < MAX_TOOL_ROUNDS
+            may_call_tools = self._rounds() < MAX_TOOL_ROUNDS and not self._has_only_repeated()
             completion = await self._ask([*context, *self.transcript], allow_tools=may_call_tools)
             self.transcript.append(completion.as_message())
             if not completion.tool_calls:
                 return Answer(self.visible, completion.stop_reason)
             if not may_call_tools:
-                raise ProviderError(f"the model kept calling tools after {MAX_TOOL_ROUNDS} rounds; ask again")
+                rounds = self._rounds() - 1
+                raise ProviderError(f"the model kept calling tools after {rounds} rounds; ask again")
             await self._run_tools(completion.tool_calls)
 
     def _rounds(self) -> int:
@@ -120,9 +127,28 @@ class Loop(Generic[Ticket]):
                 ]
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
-        results = [task.result() for task in tasks]
+        results = self._without_repeated(calls, [task.result() for task in tasks])
         self.transcript.extend(results)
         await self.journal.keep_results(results)
+
+    def _without_repeated(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> list[Message]:
+        """The results, and a note in place of each that the same call has had before in this run."""
+        known = set(_answered(self.transcript))
+        kept = []
+        for call, result in zip(calls, results, strict=True):
+            answered = (call.name, _canonical(call.arguments), result.content)
+            kept.append(replace(result, content=REPEATED) if answered in known else result)
+            known.add(answered)
+        return kept
+
+    def _has_only_repeated(self) -> bool:
+        """Whether the newest round has brought nothing new."""
+        results = []
+        for message in reversed(self.transcript):
+            if message.role != "tool":
+                break
+            results.append(message.content)
+        return bool(results) and set(results) == {REPEATED}
 
     async def _run_tool(self, call: ToolCall, position: int) -> Message:
         if position >= MAX_CALLS_PER_ROUND:
@@ -151,7 +177,7 @@ class Loop(Generic[Ticket]):
         raise AssertionError("the last try returns or raises")
 
     async def _stream(self, messages: Sequence[Message], *, allow_tools: bool) -> Completion:
-        is_first = True
+        markup, shown = MarkupFilter(), ""
         stream = self.model.stream(
             messages,
             self.tools,
@@ -161,11 +187,11 @@ class Loop(Generic[Ticket]):
         )
         async with closing(stream) as items:
             async for item in items:
-                if isinstance(item, TextDelta):
-                    self._show(item.text, starts_paragraph=is_first)
-                    is_first = False
-                else:
-                    return item
+                text = markup.feed(item.text) if isinstance(item, TextDelta) else markup.finish()
+                self._show(text, starts_paragraph=not shown)
+                shown += text
+                if not isinstance(item, TextDelta):
+                    return replace(item, text=shown)
         raise ProviderError("the model adapter ended its stream without a completion")
 
     def _show(self, text: str, *, starts_paragraph: bool = True) -> None:
@@ -175,6 +201,23 @@ class Loop(Generic[Ticket]):
             text = PARAGRAPH + text
         self.visible += text
         self.emit(events.TextDelta(text))
+
+
+def _answered(transcript: Sequence[Message]) -> Iterator[tuple[str, str, str]]:
+    """The name, the arguments and the result of each call that was answered."""
+    asked: dict[str | None, ToolCall] = {}
+    for message in transcript:
+        asked |= {call.id: call for call in message.tool_calls}
+        if message.role == "tool" and (call := asked.get(message.tool_call_id)) is not None:
+            yield call.name, _canonical(call.arguments), message.content
+
+
+def _canonical(arguments: str) -> str:
+    """The same text for the same arguments, in whatever order and spacing."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def _pause(failure: ChatCallFailed, tries: int) -> float | None:

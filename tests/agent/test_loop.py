@@ -16,9 +16,9 @@ from pikobot.adapters.chat import (
     ToolSchema,
 )
 from pikobot.agent import events
-from pikobot.agent.loop import MAX_CALLS_PER_ROUND, MAX_TOOL_ROUNDS, MAX_TRIES, Answer, Loop
+from pikobot.agent.loop import MAX_CALLS_PER_ROUND, MAX_TOOL_ROUNDS, MAX_TRIES, REPEATED, Answer, Loop
 from pikobot.errors import BudgetExceeded, ProviderError
-from tests.agent.playing import PlayedModel, call, fails, says
+from tests.agent.playing import PlayedModel, Turn, call, fails, says
 
 CONTEXT = (Message("system", "be brief"), Message("user", "Where did I move?"))
 
@@ -170,7 +170,9 @@ def test_a_bad_call_is_answered_with_its_error_and_mended() -> None:
 
 
 def test_only_so_many_calls_of_one_round_are_carried_out() -> None:
-    calls = [call("search", id=f"c{number}") for number in range(MAX_CALLS_PER_ROUND + 2)]
+    calls = [
+        call("search", f'{{"limit":{number}}}', id=f"c{number}") for number in range(MAX_CALLS_PER_ROUND + 2)
+    ]
     played = Played(PlayedModel([says("", *calls), says("done")]))
     played.run()
     results = played.model.requests[1][-len(calls) :]
@@ -182,7 +184,7 @@ def test_only_so_many_calls_of_one_round_are_carried_out() -> None:
 
 def test_after_the_last_round_tools_are_switched_off_and_the_model_may_answer() -> None:
     def play(messages: Sequence[Message], allow_tools: bool) -> Completion:
-        return says("", call("search")) if allow_tools else says("enough")
+        return says("", call("search", f'{{"limit":{len(messages)}}}')) if allow_tools else says("enough")
 
     played = Played(PlayedModel(play=play))
     assert played.run() == Answer("enough", StopReason.STOP)
@@ -190,11 +192,89 @@ def test_after_the_last_round_tools_are_switched_off_and_the_model_may_answer() 
 
 
 def test_a_model_that_never_stops_calling_tools_is_stopped() -> None:
-    played = Played(PlayedModel([says(".", call("search")) for _ in range(MAX_TOOL_ROUNDS + 1)]))
+    calls = (call("search", f'{{"limit":{number}}}') for number in range(MAX_TOOL_ROUNDS + 1))
+    played = Played(PlayedModel([says(".", each) for each in calls]))
     with pytest.raises(ProviderError, match=f"after {MAX_TOOL_ROUNDS} rounds"):
         played.run()
     assert len(played.model.requests) == MAX_TOOL_ROUNDS + 1
     assert played.visible == played.text_shown == "\n\n".join("." * (MAX_TOOL_ROUNDS + 1))
+
+
+REPEATED_RESULT = Message("tool", REPEATED, tool_call_id="call_0")
+
+
+def test_a_model_that_goes_round_is_told_so_and_has_to_answer() -> None:
+    def play(messages: Sequence[Message], allow_tools: bool) -> Completion:
+        spaces = " " * len(messages)  # the same arguments, written otherwise
+        return says("", call("search", f'{{"a":1,{spaces}"b":2}}')) if allow_tools else says("enough")
+
+    played = Played(PlayedModel(play=play), call_tool=always("nothing"))
+    assert played.run() == Answer("enough", StopReason.STOP)
+    assert played.model.tools_allowed == [True, True, False]
+    assert played.model.requests[2][-1] == REPEATED_RESULT
+
+
+def test_a_round_of_two_calls_that_take_turns_is_seen_as_well() -> None:
+    def play(messages: Sequence[Message], allow_tools: bool) -> Completion:
+        one = call(("search", "read")[len(messages) // 2 % 2])
+        return says("", one) if allow_tools else says("enough")
+
+    played = Played(PlayedModel(play=play), call_tool=always("nothing"))
+    assert played.run() == Answer("enough", StopReason.STOP)
+    assert played.model.tools_allowed == [True, True, True, False]
+
+
+def test_the_same_call_with_another_result_and_another_call_with_the_same_one_are_no_repetition() -> None:
+    results = iter(("1", "2", "2"))
+
+    async def changing(tool_call: ToolCall) -> tuple[Message, bool]:
+        return Message("tool", next(results), tool_call_id=tool_call.id), False
+
+    turns: list[Turn] = [
+        says("", call("search")),
+        says("", call("search")),
+        says("", call("read")),
+        says("done"),
+    ]
+    played = Played(PlayedModel(turns), call_tool=changing)
+    assert played.run() == Answer("done", StopReason.STOP)
+    assert played.model.tools_allowed == [True] * 4
+    assert [message.content for message in played.transcript if message.role == "tool"] == ["1", "2", "2"]
+
+
+def test_a_round_with_anything_new_leaves_the_model_its_tools() -> None:
+    turns: list[Turn] = [
+        says("", call("search")),
+        says("", call("search", id="a"), call("read", id="b")),
+        says("done"),
+    ]
+    played = Played(PlayedModel(turns))
+    played.run()
+    assert played.model.tools_allowed == [True] * 3
+    assert [message.content for message in played.transcript[-3:-1]] == [REPEATED, "read({})"]
+
+
+def test_a_repetition_before_a_crash_counts() -> None:
+    asked = Message("assistant", "", (call("search"),))
+    transcript = [asked, Message("tool", "1", tool_call_id="call_0"), asked]
+    played = Played(PlayedModel([says("done")]), transcript=transcript, call_tool=always("1"))
+    played.run()
+    assert played.model.tools_allowed == [False]
+
+
+def always(content: str) -> Callable[[ToolCall], Awaitable[tuple[Message, bool]]]:
+    async def answer(tool_call: ToolCall) -> tuple[Message, bool]:
+        return Message("tool", content, tool_call_id=tool_call.id), False
+
+    return answer
+
+
+def test_tool_markup_in_an_answer_is_neither_shown_nor_kept() -> None:
+    leaked = '<tool_call>\n{"name": "search"}\n</tool_call>\nTo Porto.'
+    played = Played(PlayedModel([says(leaked)]))
+    assert played.run() == Answer("To Porto.", StopReason.STOP)
+    assert (played.text_shown, played.transcript) == ("To Porto.", [Message("assistant", "To Porto.")])
+    assert played.journal.entries[-1] == ("end", "To Porto.")
 
 
 @pytest.mark.parametrize("code", [CallFailure.RATE_LIMITED, CallFailure.UNREACHABLE])
@@ -247,9 +327,9 @@ def test_a_refused_budget_stops_before_the_call() -> None:
     assert played.visible == "x"
 
 
-ROUND = Message("assistant", "Looking.", (call("search", id="a"), call("search", id="b")))
+ROUND = Message("assistant", "Looking.", (call("search", id="a"), call("search", '{"b":1}', id="b")))
 RESULT_A = Message("tool", "search({})", tool_call_id="a")
-RESULT_B = Message("tool", "search({})", tool_call_id="b")
+RESULT_B = Message("tool", 'search({"b":1})', tool_call_id="b")
 FINAL = Message("assistant", "To Porto.")
 
 
