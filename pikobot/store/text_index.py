@@ -227,14 +227,16 @@ def _matches(conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted
     share = 1.0 if rows <= UNSAMPLED_ROWS else _eligible_share(conn, eligible, rows)
     if rows <= SMALL_INDEX_ROWS and len(terms) <= MAX_TERMS:
         return _best_matches(conn, terms, eligible, wanted, share)
+    scored = None
     if share < RARE:
         eligible = {**eligible, **_eligible_range(conn, eligible, rows)}
-    elif rows > SMALL_INDEX_ROWS:
+    elif rows > SMALL_INDEX_ROWS and (len(terms) > 1 or share < FEW):
         scored = _best_scored(conn, terms, eligible, wanted, share)
-        if scored is not None:
-            return scored
-    telling, are_all = _affordable(conn, terms, eligible)
-    found = _best_matches(conn, telling, eligible, wanted, share) if telling else []
+    if scored is None:
+        telling, are_all = _affordable(conn, terms, eligible)
+        found = _best_matches(conn, telling, eligible, wanted, share) if telling else []
+    else:
+        found, are_all = scored
     if len(found) < wanted and not are_all:
         found = _best_matches(conn, terms[:MAX_TERMS_COUNTED], eligible, wanted, share)
     return found
@@ -242,23 +244,18 @@ def _matches(conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted
 
 def _best_scored(
     conn: Connection, terms: Sequence[str], eligible: _Bindings, wanted: int, share: float
-) -> list[Match] | None:
-    """What `_best_matches` finds, several times faster in a large index; None when only FTS5 knows the terms."""
+) -> tuple[list[Match], bool] | None:
+    """What `_best_matches` finds, faster where few matches can be among the best, so not for one term; and whether no
+    term was left out. None when only FTS5 knows the terms."""
     from pikobot.store.postings import score  # loads numpy, which a small instance does without
 
     telling, are_all = (terms, True) if len(terms) <= MAX_TERMS else _affordable(conn, terms, eligible)
-    for asked, most, are_enough in (
-        (telling, MAX_POSTINGS, are_all),
-        (terms[:MAX_TERMS_COUNTED], MAX_INTEGER - 1, True),
-    ):
-        scores = score(conn, asked, most=most)
-        if scores is None:
-            return None
-        are_kept = share < FEW and _keep_eligible(conn, scores, eligible)
-        found = _best_readable(conn, scores, eligible, wanted, 1.0 if are_kept else share)
-        if len(found) == wanted or (are_enough and scores.is_complete):
-            break
-    return found
+    scores = score(conn, telling, most=MAX_POSTINGS)
+    if scores is None:
+        return None
+    are_kept = share < FEW and _keep_eligible(conn, scores, eligible)
+    found = _best_readable(conn, scores, eligible, wanted, 1.0 if are_kept else share)
+    return found, are_all and scores.is_complete
 
 
 def _best_readable(
