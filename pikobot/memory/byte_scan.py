@@ -116,6 +116,11 @@ class Needles:
     def count(self) -> int:
         return len(self.parts) + len(self.raw)
 
+    @property
+    def shortest(self) -> int:
+        """Fewer bytes can't hold any of them."""
+        return min(self.folded_search.shortest, self.raw_search.shortest)
+
     @cached_property
     def folded_search(self) -> MultiSearch:
         return MultiSearch(part.encode() for part in self.parts)

@@ -42,6 +42,11 @@ class MultiSearch:
         return len(self._strings)
 
     @cached_property
+    def shortest(self) -> int:
+        """The least length of a string; of none it is a large number."""
+        return min(map(len, self._strings), default=sys.maxsize)
+
+    @cached_property
     def _plain(self) -> "MultiSearch":
         """Those of them that text in ASCII can have."""
         plain = {string for string in self._strings if _is_plain(string)}

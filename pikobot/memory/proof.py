@@ -92,7 +92,10 @@ def _without(needles: Needles, ids: MultiSearch, db: Database, remains: Remains)
     """
     if not remains.is_settled:
         return remains
-    data = b"\0".join(remains.left.values())
+    shortest = min(needles.shortest, ids.shortest)
+    data = b"\0".join(left for left in remains.left.values() if len(left) >= shortest)
+    if remains.is_complete and not data:
+        return replace(remains, left={})
     is_little = remains.is_complete and len(data) * (needles.count + ids.count) <= MAX_COMPARED
     if is_little and not ids.found_in(data) and _is_held(db, found_in(data, needles)):
         return replace(remains, left={})

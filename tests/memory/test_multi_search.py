@@ -1,4 +1,5 @@
 import random
+import sys
 from itertools import pairwise
 
 import pytest
@@ -54,6 +55,7 @@ def test_strings_shorter_than_a_window_are_found_and_the_empty_one_is_not() -> N
     data = b"." * 3_000_000 + b"xyz"
     assert strings_in(data, {b"", b"x", b"yz", b"q", b"xyz", b"xyza"}) == {b"x", b"yz", b"xyz"}
     assert strings_in(b"", {b"", b"x"}) == set()
+    assert (MultiSearch({b"", b"xyz", b"yz"}).shortest, MultiSearch({b""}).shortest) == (2, sys.maxsize)
 
 
 def test_the_same_strings_are_found_in_one_piece_of_data_after_another() -> None:

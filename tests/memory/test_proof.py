@@ -56,6 +56,16 @@ def test_an_erased_id_that_stands_outside_of_rows_is_overwritten_as_well(tmp_pat
         assert b"something with" not in on_disk(db)
 
 
+def test_what_is_too_short_to_be_any_of_it_is_not_looked_at(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = said_with_remains(tmp_path, b"abcd")
+    monkeypatch.setattr(proof, "MAX_COMPARED", -1)
+    with opened(tmp_path) as db:
+        assert receipt_of(forget(db, path, [name])).is_clean
+        assert b"abcd" in on_disk(db)
+
+
 def test_where_overwriting_does_not_help_the_database_is_rewritten(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
