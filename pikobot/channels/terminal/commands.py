@@ -16,7 +16,7 @@ from pikobot.channels.terminal.forgetting import forget
 from pikobot.channels.terminal.services import ChatOptions, TerminalServices
 from pikobot.channels.terminal.slash import Command, CommandName, Message, UnknownCommand
 from pikobot.channels.terminal.status import status_lines
-from pikobot.channels.terminal.wording import Wording, clear_language, locale_language, wording
+from pikobot.channels.terminal.wording import Wording, clear_language, locale_language, spelled, wording
 from pikobot.channels.terminal.wrapping import cells
 from pikobot.errors import ExitCode, PikobotError, UsageError
 
@@ -77,7 +77,7 @@ class Dialog(Protocol):
 
 def unknown_command_hint(command: UnknownCommand, words: Wording) -> str:
     hint = words.unknown_command.format(word=command.word)
-    return hint + (words.nearest.format(name=command.nearest) if command.nearest else " /help")
+    return hint + (words.nearest.format(name=command.nearest) if command.nearest else words.help_hint)
 
 
 async def perform(command: Command, session: Session, services: TerminalServices, dialog: Dialog) -> int:
@@ -106,7 +106,7 @@ async def perform(command: Command, session: Session, services: TerminalServices
 async def _threads(argument: str, session: Session, services: TerminalServices, dialog: Dialog) -> None:
     if argument:
         if not dialog.is_interactive:
-            raise UsageError(session.words.interactive_only.format(name="threads N"))
+            raise _only_in_a_chat(CommandName.THREADS, " N", session.words)
         session.listed = session.listed or (await services.threads())[:MAX_THREADS_SHOWN]
         await resume(_numbered(argument, session), session, services, dialog)
         return
@@ -124,6 +124,10 @@ async def _threads(argument: str, session: Session, services: TerminalServices, 
         dialog.say(services.completed(session.words.threads_more))
     if session.listed and dialog.is_interactive:
         dialog.say(session.words.threads_hint)
+
+
+def _only_in_a_chat(name: CommandName, argument: str, words: Wording) -> UsageError:
+    return UsageError(words.interactive_only.format(name=spelled(name, words.language) + argument))
 
 
 def _numbered(argument: str, session: Session) -> dict[str, object]:
@@ -146,7 +150,7 @@ async def resume(
 
 async def _new(name: str, session: Session, services: TerminalServices, dialog: Dialog) -> None:
     if not dialog.is_interactive:
-        raise UsageError(session.words.interactive_only.format(name="new"))
+        raise _only_in_a_chat(CommandName.NEW, "", session.words)
     if not name:
         session.move()
         dialog.say(session.words.new_thread)

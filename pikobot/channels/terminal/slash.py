@@ -1,6 +1,7 @@
 """What was typed: a message, or a command with its argument. Pure.
 
-A command is one line that begins with a slash, the full-width one included, and has an English or a Chinese name.
+A command is one line that begins with a slash, the full-width one included, and has an English or a Chinese name;
+what stands behind the name as it does behind a word in a sentence (/why?) is no part of it.
 A message that begins with a slash is written with two; a path such as /etc/hosts is a message as it stands.
 """
 
@@ -14,7 +15,7 @@ from pikobot.memory.forget_requests import asks_to_forget
 CONFIRMED_FLAG = "--yes"
 ALL_FLAG = "--all"
 
-_COMMAND = re.compile(r"[/／](?P<word>[^\W\d_][\w-]*|)(?:\s+(?P<argument>.*))?\Z")
+_COMMAND = re.compile(r"[/／](?P<word>[^\W\d_][\w-]*|)[?!.,:;…~？！。，、：；～]*(?:\s+(?P<argument>.*))?\Z")
 
 
 class CommandName(StrEnum):
@@ -28,17 +29,20 @@ class CommandName(StrEnum):
     QUIT = "quit"
 
 
+CHINESE: dict[CommandName, str] = {
+    CommandName.HELP: "帮助",
+    CommandName.STATUS: "状态",
+    CommandName.THREADS: "话题",
+    CommandName.NEW: "新话题",
+    CommandName.STOP: "停止",
+    CommandName.WHY: "为什么",
+    CommandName.FORGET: "忘记",
+    CommandName.QUIT: "退出",
+}
 NAMES: dict[str, CommandName] = {
     **{name.value: name for name in CommandName},
     "exit": CommandName.QUIT,
-    "帮助": CommandName.HELP,
-    "状态": CommandName.STATUS,
-    "话题": CommandName.THREADS,
-    "新话题": CommandName.NEW,
-    "停止": CommandName.STOP,
-    "为什么": CommandName.WHY,
-    "忘记": CommandName.FORGET,
-    "退出": CommandName.QUIT,
+    **{chinese: name for name, chinese in CHINESE.items()},
 }
 
 

@@ -20,7 +20,7 @@ def status_lines(status: dict[str, object], words: Wording) -> list[str]:
         (words.status_labels.get(key, key), line)
         for key, value in status.items()
         if key not in _HIDDEN and value is not None
-        for line in _lines(key, value, words)
+        for line in _lines(key, value, words, has_model=status.get("mode") != "recall")
         if line
     ]
     for index in range(len(rows) - 1, 0, -1):
@@ -30,9 +30,12 @@ def status_lines(status: dict[str, object], words: Wording) -> list[str]:
     return [f"{label}{' ' * (width - cells(label))}  {line}".rstrip() for label, line in rows]
 
 
-def _lines(key: str, value: object, words: Wording) -> list[str]:
+def _lines(key: str, value: object, words: Wording, *, has_model: bool) -> list[str]:
     if key == "spend":
-        return _spend(value, words)
+        return _spend(value, words) if has_model or _is_anything_spent(value) else []
+    if key == "extraction" and isinstance(value, dict) and not has_model:
+        queued = value.get("queued")
+        return [words.status_unlearned.format(count=Count(queued))] if queued else []
     if key == "retention" and isinstance(value, dict):
         return _retention(value, words)
     if key == "embedding" and isinstance(value, dict):
@@ -57,6 +60,11 @@ def _spend(spend: object, words: Wording) -> list[str]:
         reserved = row.get("reservedMicroUsd")
         lines.append(line + (words.status_reserved.format(reserved=_dollars(reserved)) if reserved else ""))
     return lines
+
+
+def _is_anything_spent(spend: object) -> bool:
+    rows = spend.get("workspaces") if isinstance(spend, dict) else None
+    return any(row.get("spentMicroUsd") or row.get("reservedMicroUsd") for row in rows or [])
 
 
 def _retention(state: dict[str, object], words: Wording) -> list[str]:
@@ -109,9 +117,10 @@ def _dollars(microusd: object) -> str:
 def _shown(value: object, words: Wording) -> str:
     match value:
         case dict():
+            shown = {key: _nested(part, words) for key, part in value.items() if part}
             parts = [
-                f"{words.status_terms.get(key, key)} {_nested(part, words)}".replace(" （", "（")
-                for key, part in value.items()
+                f"{words.status_terms.get(key, key)} {part}".replace(" （", "（")
+                for key, part in shown.items()
                 if part
             ]
             return words.status_comma.join(parts)
@@ -123,4 +132,4 @@ def _shown(value: object, words: Wording) -> str:
 
 def _nested(value: object, words: Wording) -> str:
     shown = _shown(value, words)
-    return words.status_nested.format(shown) if isinstance(value, dict) else shown
+    return words.status_nested.format(shown) if shown and isinstance(value, dict) else shown

@@ -9,6 +9,7 @@ locale decides. What others say, failures and what is degraded, is put into Chin
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pikobot.channels.terminal.slash import CHINESE, CommandName
 from pikobot.memory import questions
 from pikobot.memory.questions import Language
 
@@ -45,6 +46,7 @@ class Wording:
     error: str
     unknown_command: str
     nearest: str
+    help_hint: str
     help: str
     empty_message: str
     interactive_only: str
@@ -96,6 +98,7 @@ class Wording:
     status_terms: Mapping[str, str]
     status_comma: str
     status_nested: str
+    status_unlearned: str
     status_vectors: str
     status_none: str
     status_spend: str
@@ -145,6 +148,7 @@ EN = Wording(
     error="error: {reason}",
     unknown_command="There is no command /{word}.",
     nearest=" Did you mean /{name}?",
+    help_hint=" /help lists the commands.",
     help=(
         "/help            this list\n"
         "/status          mode, model, counts, spending\n"
@@ -239,6 +243,7 @@ EN = Wording(
     },
     status_comma=", ",
     status_nested="({})",
+    status_unlearned="{count:message waits|messages wait} for a model, which learning needs",
     status_vectors="{model}: {counts}",
     status_none="none",
     status_spend="{workspace}: ${spent} of ${budget}",
@@ -290,6 +295,7 @@ ZH = Wording(
     error="错误：{reason}",
     unknown_command="没有命令 /{word}。",
     nearest="你是指 /{name} 吗？",
+    help_hint="/帮助 列出命令。",
     help=(
         "/帮助            本列表\n"
         "/状态            模式、模型、数量、花费\n"
@@ -382,6 +388,7 @@ ZH = Wording(
     },
     status_comma="，",
     status_nested="（{}）",
+    status_unlearned="{count} 条消息等待模型；没有模型不能学习",
     status_vectors="{model}：{counts}",
     status_none="无",
     status_spend="{workspace}：${spent}，上限 ${budget}",
@@ -403,6 +410,11 @@ ZH = Wording(
 
 def wording(language: Language) -> Wording:
     return ZH if language == "zh" else EN
+
+
+def spelled(name: CommandName, language: Language) -> str:
+    """The name of a command in that language."""
+    return CHINESE[name] if language == "zh" else name.value
 
 
 def clear_language(text: str) -> Language | None:

@@ -164,7 +164,16 @@ def test_a_command_that_stands_alone_takes_no_language_from_another_conversation
 
 def test_empty_and_unknown_input_is_wrong_usage_and_asks_nothing() -> None:
     instance = scripted()
-    for text, named in [("", "empty"), (" \n", "empty"), ("/statsu", "/status"), ("/忘了", "/忘")]:
+    for text, named in [
+        ("", "empty"),
+        (" \n", "empty"),
+        ("/statsu", "/status"),
+        ("/忘了", "/忘"),
+        ("/xyzzy", "There is no command /xyzzy. /help lists the commands.$"),
+        ("/命令", "没有命令 /命令。/帮助 列出命令。$"),
+        ("/threads 2", "^/threads N belongs to the chat"),
+        ("/新话题 旅行", "^/新话题 只在对话中使用"),
+    ]:
         with pytest.raises(UsageError, match=named):
             run(instance, text)
     assert instance.runner.asked == []

@@ -5,9 +5,9 @@ import pytest
 
 from pikobot.channels.operator.methods import NO_MODEL, NO_PROVIDER
 from pikobot.channels.terminal.reasons import spoken_reason
-from pikobot.channels.terminal.slash import NAMES
+from pikobot.channels.terminal.slash import CHINESE, NAMES, CommandName
 from pikobot.channels.terminal.status import status_lines
-from pikobot.channels.terminal.wording import EN, ZH, clear_language, locale_language
+from pikobot.channels.terminal.wording import EN, ZH, Wording, clear_language, locale_language, spelled
 from pikobot.memory import embedding_problems
 from pikobot.memory.embed import NOT_EMBEDDED
 from pikobot.memory.embedding_problems import failed
@@ -27,6 +27,17 @@ def test_both_languages_have_the_same_placeholders() -> None:
 
 def test_help_names_every_command() -> None:
     assert all(f"/{name}" in EN.help + ZH.help for name in NAMES)
+    assert set(CHINESE) == set(CommandName)
+
+
+@pytest.mark.parametrize(
+    ("words", "foreign"), [(EN, NAMES.keys() - set(CommandName)), (ZH, set(CommandName))]
+)
+def test_every_sentence_names_commands_in_its_own_language(words: Wording, foreign: set[str]) -> None:
+    assert not foreign & {spelled(name, words.language) for name in CommandName}
+    for field, text in asdict(words).items():
+        if isinstance(text, str):
+            assert not re.findall(rf"/(?:{'|'.join(foreign)})\b", text.replace("/exit", "")), field
 
 
 @pytest.mark.parametrize(
@@ -74,6 +85,24 @@ def test_the_status_is_a_short_table_in_both_languages() -> None:
         "本月花费  main：$0.0123，上限 $5（预留 $0.0005）",
         "受限      没有聊天模型，处于回忆模式；设置 PIKOBOT_CHAT_API_KEY，或在 credentials.toml 中写入 chat_api_key",
         "          还没有生成向量：只按文字搜索",
+    ]
+
+
+def test_without_a_model_the_status_says_that_learning_waits_for_one_and_nothing_of_money() -> None:
+    counts = {"facts": 0, "sources": 81, "runs": {"queued": 0}}
+    spend = {"workspaces": [{"workspace": "main", "spentMicroUsd": 0, "reservedMicroUsd": 0}]}
+    learning = {"queued": 81, "failed": 0}
+    status: dict[str, object] = {"mode": "recall", "counts": counts, "extraction": learning, "spend": spend}
+    assert status_lines(status, EN) == [
+        "mode      recall",
+        "counts    sources 81",
+        "learning  81 messages wait for a model, which learning needs",
+    ]
+    assert status_lines(status, ZH)[2] == "学习  81 条消息等待模型；没有模型不能学习"
+    assert status_lines(status | {"extraction": {"queued": 0}}, EN)[2:] == []
+    assert status_lines(status | {"mode": "model"}, EN)[2:] == [
+        "learning    queued 81",
+        "this month  main: $0 of $0",
     ]
 
 
