@@ -139,7 +139,7 @@ class RejectionReason(StrEnum):
     ATTRIBUTION_CONTRADICTS = "attribution_contradicts"
     UNKNOWN_DEPENDENCY = "unknown_dependency"
     BAD_DATE = "bad_date"
-    COPIED = "copied"  # the text of a known fact, of which the sources named hold no word
+    COPIED = "copied"  # the text of a known fact, of which the sources named hold hardly a word
     DUPLICATE = (
         "duplicate"  # an element before it says the same, and has its evidence if one speaker said both
     )

@@ -317,7 +317,8 @@ def test_a_year_or_a_month_alone_is_no_time_and_costs_no_fact() -> None:
     ("known", "said", "is_copied"),
     [
         ("User has passed the interviews with them", "I still have the bowl with a rim", True),
-        ("User has passed the interviews", "They interviewed me and I was through", False),
+        ("User has passed the interviews", "They interviewed me and I passed", False),
+        ("Alex is starting her own business", "Started hitting the gym last week", True),
         ("User 通过了领养面试", "我在医院陪爸爸做检查", True),
         ("用户通过了领养面试", "昨天的面试我过了", False),
         ("User is 34", "I'm still 34", False),
