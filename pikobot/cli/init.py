@@ -59,6 +59,7 @@ class _Plan:
     is_new: bool
     missing: list[str]  # parts of an existing instance that are lost and will be made again
     secrets: dict[str, str] = field(default_factory=dict)
+    set_before: tuple[str, ...] = ()  # keys that were asked for and had their values already
 
 
 def init(
@@ -87,7 +88,9 @@ def init(
         _ask(plan, dialog, environ, text=text, telegram=telegram)
     if plan.changes:
         before, text = text, set_values(text, plan.changes, name=instance.config_path)
+        asked = tuple(dict.fromkeys(key for key, _ in plan.changes))
         plan.changes = [] if is_new else _effective(before, text, plan.changes)
+        plan.set_before = () if is_new or plan.changes else asked
     _write(instance, text, plan)
     _report(instance, plan, dialog, environ)
     return ExitCode.DONE
@@ -231,6 +234,9 @@ def _report(instance: Instance, plan: _Plan, dialog: Dialog, environ: Mapping[st
         dialog.say(f"Made the instance {instance.root}")
     elif plan.missing:
         dialog.say(f"Added to the instance {instance.root} what was missing: {', '.join(plan.missing)}")
+    elif plan.set_before:
+        are = "are" if len(plan.set_before) > 1 else "is"
+        dialog.say(f"{', '.join(plan.set_before)} {are} set to that already; nothing was changed")
     elif not plan.changes:
         dialog.say(f"{instance.root} is an instance already; nothing was changed")
         dialog.say(f"To change a setting: pikobot init {instance.option} --set section.key=value")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Coroutine, Iterator
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from pikobot.channels.operator.methods import call_async
+from pikobot.channels.terminal.failures import spoken_failure
 from pikobot.channels.terminal.once import answer_once, read_request
 from pikobot.channels.terminal.services import ChatOptions
+from pikobot.channels.terminal.wording import clear_language, locale_language
 from pikobot.cli.making import open_or_make
 from pikobot.cli.progress import waiting_work
-from pikobot.errors import ExitCode, UsageError
+from pikobot.errors import ExitCode, PikobotError, UsageError
 from pikobot.instance import Instance, open_instance
 from pikobot.supervisor import Service, serving, terminal_services
 from pikobot.text import Count
@@ -33,20 +36,29 @@ class RunOptions:
 
 
 def run(root: Path, options: RunOptions) -> int:
-    """Chat, answer once, or serve without a channel. A new instance is made with the defaults."""
+    """Chat, answer once, or serve without a channel. A new instance is made with the defaults.
+
+    What is said around a chat is in its language: that of the message, or else of the locale.
+    """
     if options.is_headless:
         if options.message is not None or options.thread is not None or options.is_ephemeral:
             raise UsageError("--headless has no chat: leave out -m, --thread and --ephemeral")
         return work(root, until_idle=False)
-    if options.is_ephemeral and options.thread is not None:
-        raise UsageError("--ephemeral keeps nothing, so it has no --thread: leave one of them out")
-    is_chat = options.message is None and sys.stdin.isatty()
-    text = None if is_chat else _given_text(options.message)
-    instance = open_or_make(root)
-    chat_options = ChatOptions(thread=options.thread, is_ephemeral=options.is_ephemeral)
-    if text is None:
-        return _run_until_terminated(_chat(instance, chat_options))
-    return _run_until_terminated(_answer_once(instance, text, chat_options))
+    language = locale_language(os.environ)
+    try:
+        if options.is_ephemeral and options.thread is not None:
+            raise UsageError("--ephemeral keeps nothing, so it has no --thread: leave one of them out")
+        is_chat = options.message is None and sys.stdin.isatty()
+        text = None if is_chat else _given_text(options.message)
+        language = clear_language(text or "") or language
+        instance = open_or_make(root, language)
+        chat_options = ChatOptions(thread=options.thread, is_ephemeral=options.is_ephemeral)
+        if text is None:
+            return _run_until_terminated(_chat(instance, chat_options))
+        return _run_until_terminated(_answer_once(instance, text, chat_options))
+    except PikobotError as error:
+        error.args = (spoken_failure(str(error), language),)
+        raise
 
 
 def work(root: Path, *, until_idle: bool) -> int:

@@ -103,7 +103,16 @@ def test_settings_change_an_existing_instance_and_keep_its_comments(root: Path) 
 def test_the_same_settings_again_change_nothing_and_say_so(root: Path) -> None:
     run(root, "chat.model=b", offline=True)
     text = (root / "config.toml").read_text()
-    assert run(root, "chat.model=b", offline=True)[0] == f"{root} is an instance already; nothing was changed"
+    said = run(root, "chat.model=b", offline=True)
+    assert (
+        said[0]
+        == "chat.provider, embedding.provider, chat.model are set to that already; nothing was changed"
+    )
+    assert not any("To change a setting" in line for line in said)
+    assert (
+        run(root, "embedding.provider=e5")[0]
+        == "embedding.provider is set to that already; nothing was changed"
+    )
     assert (root / "config.toml").read_text() == text
     assert run(root, "chat.model=c", offline=True)[0] == f"Changed chat.model in {root / 'config.toml'}"
 

@@ -31,6 +31,36 @@ _SENTENCES = [
         ("this terminal cannot erase: nothing was changed", "这个终端不能删除：什么都没有改变"),
         (r"there is no conversation (.+)", "没有对话 {1}"),
         (r"there is no workspace (.+)", "没有工作区 {1}"),
+        # What stands in the way of a chat
+        (
+            r"the instance (.+) is served by process (\d+) since (\S+): talk to it with `(.+)`, or stop it "
+            r"\(`(.+)`\) and try again",
+            "{1} 正由进程 {2} 使用（始于 {3}）：用 `{4}` 与它对话，或停止它（`{5}`）后再试",
+        ),
+        (
+            r"the instance (.+) is served by another process: talk to it with `(.+)`, or stop it and try again",
+            "{1} 正由另一个进程使用：用 `{2}` 与它对话，或停止它后再试",
+        ),
+        (
+            r"the instance (.+) is in use by another command: try again when it has ended",
+            "{1} 正被另一个命令使用：等它结束后再试",
+        ),
+        (
+            r"the instance (.+) is being restored: try again when that has ended",
+            "{1} 正在恢复：等恢复结束后再试",
+        ),
+        (
+            "--ephemeral keeps nothing, so it has no --thread: leave one of them out",
+            "--ephemeral 不保留任何内容，不能与 --thread 同用",
+        ),
+        (
+            r"stdin has more than (\d+) bytes; load long documents with `(.+)`",
+            "输入超过 {1} 字节；长文档请用 `{2}` 导入",
+        ),
+        (
+            r"stdin is not UTF-8 text: invalid byte at position (\d+)",
+            "输入不是 UTF-8 文本：位置 {1} 的字节无效",
+        ),
         # What is said
         (
             r"(.+) has (\d+) characters; at most (\d+) are accepted",
@@ -165,6 +195,10 @@ _SENTENCES = [
         ),
         ("the model adapter ended its stream without a completion", "模型的回答没有正常结束"),
         # What the database does
+        (
+            r"the database is damaged \((.+)\); copy the instance directory, then see RECOVERY\.md",
+            "数据库已损坏（{1}）：先复制实例目录，再见 RECOVERY.md",
+        ),
         (
             r"another process is writing to the database \(.+\); try again",
             "另一个进程正在写入数据库；请再试一次",

@@ -19,6 +19,8 @@ YES = frozenset({"yes", "y", "是", "是的", "好", "好的"})
 @dataclass(frozen=True)
 class Wording:
     language: Language
+    made_instance: str
+    meaning_off: str
     greeting_model: str
     greeting_recall: str
     recall_notice: str
@@ -114,6 +116,9 @@ class Wording:
 
 EN = Wording(
     language="en",
+    made_instance="made a new instance at {root}; `pikobot init` changes its settings",
+    meaning_off="search by meaning is off; the local model is installed: `pikobot init --set embedding.provider=e5` "
+    "turns it on, and it sends nothing",
     greeting_model="pikobot with {model}. /help lists the commands; Ctrl-C stops an answer.",
     greeting_recall="pikobot in recall mode. /help lists the commands; Ctrl-C stops an answer.",
     recall_notice=(
@@ -264,6 +269,8 @@ EN = Wording(
 
 ZH = Wording(
     language="zh",
+    made_instance="已建立新实例 {root}；用 `pikobot init` 更改设置",
+    meaning_off="按意思搜索未开启；本地模型已安装：`pikobot init --set embedding.provider=e5` 可开启，不发送任何内容",
     greeting_model="pikobot，模型 {model}。/帮助 列出命令；Ctrl-C 停止回答。",
     greeting_recall="pikobot，回忆模式。/帮助 列出命令；Ctrl-C 停止回答。",
     recall_notice=(

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 
 import httpx2
@@ -14,13 +15,16 @@ from pikobot.adapters.openai_client import ProviderClient
 from pikobot.agent.events import Notice, Retrying, RunEnded
 from pikobot.agent.runs import CRASHED, CUT_OFF
 from pikobot.channels.terminal.failures import spoken_failure
+from pikobot.channels.terminal.once import MAX_STDIN_BYTES, read_request
 from pikobot.channels.terminal.services import ChatOptions
 from pikobot.clock import SystemClock
 from pikobot.config import ChatConfig, EmbeddingConfig
 from pikobot.errors import InstanceBusy, InvalidParams, PikobotError, ProviderError
+from pikobot.instance import Instance
 from pikobot.memory.forget import forget
 from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.spending import check_budget
+from pikobot.serving import ServedBy, _served_sentence
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from pikobot.text import clean_text
@@ -29,6 +33,8 @@ from tests.memory.remembering import opened, say
 from .fakes import Script, scripted
 from .test_chat import CTRL_D, ENTER, talk
 from .test_once import run
+
+INSTANCE = Instance(Path("/a b"))
 
 
 @pytest.fixture
@@ -72,6 +78,24 @@ def test_what_cannot_be_forgotten_is_said_in_chinese(
     assert is_chinese(chinese), chinese
     for name in re.findall(r"`[^`]*`|'[^']*'", english):
         assert name in chinese
+
+
+@pytest.mark.parametrize(
+    "english",
+    [
+        _served_sentence(INSTANCE, ServedBy(7, 0)),
+        _served_sentence(INSTANCE, ServedBy(None, None)),
+        "the instance /a b is in use by another command: try again when it has ended",
+        "the instance /a b is being restored: try again when that has ended",
+        "the database is damaged (read: malformed); copy the instance directory, then see RECOVERY.md",
+        message_of(lambda: read_request(BytesIO(b"x" * (MAX_STDIN_BYTES + 1)))),
+        message_of(lambda: read_request(BytesIO(b"\xff"))),
+    ],
+)
+def test_what_stands_in_the_way_of_a_chat_is_said_in_chinese(english: str) -> None:
+    chinese = spoken_failure(english, "zh")
+    assert is_chinese(chinese.replace("/a b", "")), chinese
+    assert re.findall(r"`[^`]*`", chinese) == re.findall(r"`[^`]*`", english)
 
 
 @pytest.mark.parametrize("text", ["x" * 11, "a\0b", "\ud800"])
