@@ -105,9 +105,27 @@ def last_years(period: EveryYear, years: int) -> Iterator[Period]:
             yield Period(_moved(period.first, -back), _moved_last(period.first, period.last, -back))
 
 
-def periods_in(text: str, said_on: date) -> list[Period]:
-    """The periods that a statement names, as they were meant on the day that it was said."""
-    return [phrase.period for phrase in _phrases(fold(text[:MAX_CHARS_READ]), said_on)]
+def periods_in(text: str, said_on: date, *, is_sure: bool = False) -> list[Period]:
+    """The periods that a statement names, as they may have been meant on the day that it was said.
+
+    "On 15 December" is of the next one as well as of the last one; ``is_sure`` leaves such out.
+    """
+    named: list[Period] = []
+    for phrase in _phrases(fold(text[:MAX_CHARS_READ]), said_on):
+        is_open = phrase.is_yearly and not phrase.period.includes(said_on)
+        named += [] if is_open and is_sure else [phrase.period]
+        if is_open and not is_sure and phrase.period.first is not None:
+            first, last = phrase.period.first, phrase.period.last
+            named.append(Period(_moved(first, 1), _moved_last(first, last, 1)))
+    return named
+
+
+def without_periods(text: str, said_on: date) -> str:
+    """The folded text without the words that name its periods."""
+    folded = rest = fold(text[:MAX_CHARS_READ])
+    for phrase in reversed(list(_phrases(folded, said_on))):
+        rest = rest[: phrase.start] + " " + rest[phrase.end :]
+    return rest
 
 
 class _Phrase(NamedTuple):

@@ -61,6 +61,9 @@ _CHINESE_FUNCTION_WORDS = re.compile(
     "[我你您他她它的了吗嗎呢么麼吧啊呀嘛是谁誰哪几幾]"
 )
 
+_DETERMINERS = frozenset("the my our your his her its their s".split())
+_CHINESE_OF = re.compile("^我[们們]?的|(?<=[^\\W\\d_])的(?=[^\\W\\d_])")
+
 # Words that only ask, where they stand so, and are about something elsewhere: "what kind of art", "kind words".
 _ASKING_PHRASES = re.compile(
     "\\b(?:what|which)(?: (?:other|different|specific))? (?:kind|sort|type)s? of\\b|"
@@ -69,11 +72,13 @@ _ASKING_PHRASES = re.compile(
 
 # What a question about a time has beside the time, when it is about nothing in particular.
 _DOINGS = frozenset(
-    """anything doing done everything going gone happen happened happening made make making mention mentioned note
-    noted something talk talked talking thing things told went write writing written wrote""".split()
+    """anything calendar coming day days doing done event events everything going gone happen happened happening happens
+    made make making mention mentioned note noted occasion plan planned plans schedule scheduled something special talk
+    talked talking thing things told up upcoming went write writing written wrote""".split()
 )
 _CHINESE_DOINGS = re.compile(
-    "(?:[发發]生|事情|事儿|提到|[记記][录錄]|[说説讲講聊谈談提写寫记記做干幹去过過到些都有在忙事])+"
+    "(?:[发發]生|事情|事儿|提到|[记記][录錄]|安排|日程|行程|计划|計劃|打算|日子|节日|節日|活动|活動|特别|特別|"
+    "[说説讲講聊谈談提写寫记記做干幹去过過到些都有在忙事要该該会會想天])+"
 )
 
 
@@ -140,8 +145,13 @@ def _is_chinese_question(text: str) -> bool:
 
 
 def is_bare(text: str) -> bool:
-    """Whether the text is no sentence but a few words, such as somebody types to look something up."""
-    return len(text.strip()) <= MAX_BARE_CHARS and list(pieces(text)) == keywords(text) != []
+    """Whether the text is no sentence but a few words, such as somebody types to look something up.
+
+    What names one thing of another counts: "my plumber's phone", ``水管工的电话``.
+    """
+    named = _CHINESE_OF.sub(" ", fold(text.strip()))
+    words = [piece for piece in pieces(named) if piece not in _DETERMINERS]
+    return len(text.strip()) <= MAX_BARE_CHARS and words == keywords(text) != []
 
 
 def subject_words(text: str) -> list[str]:

@@ -1,10 +1,10 @@
-"""What recall mode says around its quotations, in English and Chinese: one text for a language each."""
+"""What recall mode says around its quotations, in English and Chinese: one text for each language."""
 
 from datetime import date, timedelta
 
 from pikobot.memory.periods import EveryYear, Period
 from pikobot.memory.questions import Language
-from pikobot.memory.statements import day_said
+from pikobot.memory.statement_times import day_said
 
 _MONTHS = """January February March April May June July August September October November December""".split()
 
@@ -59,6 +59,25 @@ SMALL = {
         "In a chat /help lists the commands.",
         "zh": "你好。可以告诉我一些事，或者问说过的话：我用原话回答。聊天时输入 /help 可以看到所有命令。",
     },
+    "thanks": {"en": "You're welcome.", "zh": "不客气。"},
+    "help": {
+        "en": "In a chat /help lists the commands. Tell me something and I keep it; ask, or type a few words, and I "
+        "quote what was said; “forget …” erases, after you have seen what.",
+        "zh": "聊天时输入 /help 可以看到所有命令。告诉我一些事，我会保存；提问或输入几个词，我用原话回答；"
+        "“忘掉……”会先给你看内容，再删除。",
+    },
+    "leave": {"en": "Goodbye. In a chat /quit leaves.", "zh": "再见。聊天时输入 /quit 离开。"},
+    "undo": {
+        "en": "I can't undo anything: what was erased is gone for good, and everything else is still there. "
+        "To correct something, say what is right now.",
+        "zh": "我不能撤销：删除的内容无法恢复，其他内容都还在。要更正什么，直接说现在正确的即可。",
+    },
+    "erase": {
+        "en": "Say what to erase: “forget that I moved to Porto”, “forget what I said yesterday”, or in a chat "
+        "/forget TEXT. You see what would go, and nothing is erased before you say yes.",
+        "zh": "直接说要删除什么：“忘掉我搬家的事”“忘掉我昨天说的话”，聊天时也可以输入 /忘记 文字。"
+        "我会先给你看内容，你同意后才删除。",
+    },
     "abilities": {
         "en": "Without a model I keep what you say and answer questions by quoting it, with its date: "
         "“Where did I move?”, “What did I say last week?”, or a few words to look up. “Forget …” erases, "
@@ -69,8 +88,8 @@ SMALL = {
     },
 }
 TOLD = {
-    "en": "I have {messages} from you{since}. What you told about yourself or last:",
-    "zh": "我存有你的{messages}消息{since}。你说过的关于自己的话，或最近的话：",
+    "en": "I have {messages} from you, questions included{since}. What you told about yourself or last:",
+    "zh": "我存有你的{messages}消息（包括提问）{since}。你说过的关于自己的话，或最近的话：",
 }
 SINCE = {"en": ", the first of {day}", "zh": "，最早的是{day}"}
 NOTHING_TOLD = {"en": "You have told me nothing yet.", "zh": "你还没有告诉过我什么。"}
@@ -90,6 +109,49 @@ NOTHING_EVER = {
     "zh": "没有找到相关的原话，{period}没有，其他时间也没有。这不表示从未说过，换个说法也许能找到。",
 }
 FOUND = {"en": "This is what was said:", "zh": "找到这些原话："}
+PERHAPS = {
+    "en": "No statement answers that in these words. Perhaps this does:",
+    "zh": "没有原话用这些词回答。也许是这些：",
+}
+NEAREST = {
+    "en": "No statement answers that as it is asked. The nearest:",
+    "zh": "没有原话直接回答这个问题。最接近的是：",
+}
+NEAREST_WITHOUT = {
+    "en": "No statement speaks of {names}. The nearest:",
+    "zh": "没有原话提到{names}。最接近的是：",
+}
+FOUND_SINCE = {"en": "Said later, perhaps about the same:", "zh": "之后又说过，也许是同一件事："}
+FOUND_OF_DAY = {
+    "en": "No statement is about that. From {period}, or about it:",
+    "zh": "没有相关的原话。{period}说的，或关于那段时间的原话：",
+}
+FOUND_BESIDE = {"en": "About {period} this was said:", "zh": "关于{period}说过："}
+FOUND_BY = {"en": "This is what {who} said:", "zh": "{who}说过："}
+FOUND_BY_IN = {"en": "From {period}, this is what {who} said:", "zh": "{period}，{who}说过："}
+MORE_BY = {
+    "en": "There is more; name a subject or a time to find it.",
+    "zh": "还有更多原话；说出主题或时间可以找到。",
+}
+YOU = {"en": "you", "zh": "你"}
+NOT_BY = {
+    "en": "I found no such statement of {who}.",
+    "zh": "没有找到{who}说的相关原话。",
+}
+NOT_BY_BUT = {
+    "en": "I found no such statement of {who}. Said by others, or at other times:",
+    "zh": "没有找到{who}说的相关原话。别人说的，或其他时间说的：",
+}
+CANNOT = {
+    "reminder": {
+        "en": "I can't remind you: without being asked I say nothing. Ask for it when you need it.",
+        "zh": "我不能提醒你：没人问，我不会主动说话。需要时可以来问。",
+    },
+    "work": {
+        "en": "Without a model I can only quote: “What did I say last week?” shows what was said.",
+        "zh": "没有模型时，我只能引用原话：可以问“上周我说了什么？”",
+    },
+}
 FOUND_BY_MEANING = {
     "en": "No statement has these words; in meaning these are the nearest:",
     "zh": "没有原话用到这些词，意思最接近的是：",

@@ -6,29 +6,55 @@ was said in it, or names a time in it: "I moved to Porto in March 2024" is of Ma
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from pikobot.memory import moments
+from pikobot.memory.asking import Saying, Sought
 from pikobot.memory.basics import owner_basics
-from pikobot.memory.embed import usable_set
 from pikobot.memory.embedding import QueryVector
 from pikobot.memory.forget_requests import asks_to_forget, means_to_forget
-from pikobot.memory.periods import EveryYear, Period, last_years, periods_in
+from pikobot.memory.nearness import near_in_meaning
+from pikobot.memory.periods import EveryYear, Period, last_years, without_periods
 from pikobot.memory.questions import is_only_question, is_question, is_request_for_answer
-from pikobot.memory.small_talk import small_talk_of
+from pikobot.memory.small_talk import small_talk_of, wants
+from pikobot.memory.statement_order import distinct, has_name, is_by, last_told, of_each_kind, ordered
+from pikobot.memory.statement_times import (
+    day_said as day_said,
+)
+from pikobot.memory.statement_times import (
+    from_ms_of,
+    is_said_in,
+    moment_of,
+    names_of,
+    names_time_in,
+    to_ms_of,
+)
+from pikobot.memory.telling import (
+    TELLING_WORDS,
+    asks_of_owner,
+    changes,
+    held,
+    holds_most,
+    is_light,
+    lasting_words,
+    repeats,
+    says_more,
+    speaks_of_another,
+    tells,
+)
 from pikobot.store.connection import Connection
-from pikobot.store.listing import count_owners_messages, list_sources
-from pikobot.store.query_terms import widened
+from pikobot.store.listing import count_owners_messages, list_said_by, list_sources
 from pikobot.store.scopes import ScopeId
-from pikobot.store.segmentation import fold, is_cjk, pairs, pieces
+from pikobot.store.segmentation import pieces
 from pikobot.store.sources import Source, SourceId, find_source, load_sources
 from pikobot.store.text_index import search_text
-from pikobot.store.vectors.owners import OwnerKind
 
 MAX_QUOTES = 5
-MAX_LISTED = 10
+MAX_NEAREST = 3
+# So many of the best are put in order by what they say and when.
+MAX_COMPARED = 10
+MAX_LOOKED_AFTER = 3
 # Earlier questions about the same thing match as well as its statements do: look further until there are enough.
 CANDIDATES = (50, 500, 5_000)
 # Every candidate is read for the times that it names, which costs more than its score.
@@ -37,21 +63,16 @@ MAX_LOOKED_THROUGH = 500
 YEARS_LOOKED_THROUGH = 50
 # A statement that matches much less than the best one shares a common word with the question, not its subject.
 LEAST_SHARE_OF_BEST = 0.5
-MAX_QUOTES_BY_MEANING = 3
-# How much nearer than usual a statement must be to a question. What is usual depends on the language, the model and
-# what is talked about. With local E5, among 20 to 300 statements of LoCoMo, LifeBench and made-up notes, in English
-# and Chinese: of 790 questions that none answers the nearest is so near to 11 %, of 72 that it answers to 58 %.
-LEAST_ABOVE_USUAL = 0.22
-# What is usual among few statements is no measure: it counts like so many of the two languages together.
-USUAL_OF_FEW = 0.25
-WEIGHT_OF_FEW = 5
-MEASURED_BY_MEANING = 500
-LEAST_SHARE_OF_NEAREST = 0.9
-DAY_MS = 86_400_000
-ANY_OTHER_TIME = timedelta(days=500)
 
 _COMMAND = re.compile("\\s*/[a-z]+(?:\\s|$)")
-_MONTHS = """January February March April May June July August September October November December""".split()
+
+
+class About(NamedTuple):
+    """What answers a question, or what is only near to it, as of the names ``missing`` nobody has spoken."""
+
+    answers: list[Source]
+    nearest: list[Source]
+    missing: Sequence[frozenset[str]] = ()
 
 
 @dataclass(frozen=True)
@@ -67,57 +88,143 @@ class Statements:
     now_ms: int
     asides: bool = False
 
-    def about(self, words: Sequence[str]) -> list[Source]:
-        """Those that hold the words, best first."""
-        return self._matching(words, words)
+    def about(self, sought: Sought) -> About:
+        """Those that hold the words, best first: what answers, or else what is only near to it."""
+        found = self._matching(sought.words, sought.words)
+        missing: list[frozenset[str]] = []
+        for name in sought.names:
+            if not any(has_name(source, name) for source in found):
+                named = self._matching(tuple(name), tuple(name))
+                found = distinct([*named, *found])
+                missing += [] if named else [name]
+        if missing:
+            return About([], ordered(found, sought)[:MAX_NEAREST], missing)
+        is_answer = [self._may_answer(source, sought) for source in found]
+        good = [source for source, answers in zip(found, is_answer, strict=True) if answers]
+        near = [source for source, answers in zip(found, is_answer, strict=True) if not answers]
+        return About(ordered(good, sought)[:MAX_QUOTES], ordered(near, sought)[:MAX_NEAREST])
 
-    def about_in(self, words: Sequence[str], period: Period, period_words: Sequence[str]) -> list[Source]:
+    def about_in(self, sought: Sought, period: Period, period_words: Sequence[str]) -> list[Source]:
         """Those of the period that hold the words, best first; what was said in it before what names it."""
+        words = sought.words
         said = self._matching(words, words, said_in=period)
-        terms = [*words, *period_words, *_names(period)]
-        named = self._matching(terms, words, lambda source: _names_time_in(source, period))
-        return _distinct([*said, *named])[:MAX_QUOTES]
+        terms = [*words, *period_words, *names_of(period)]
+        named = self._matching(terms, words, lambda source: names_time_in(source, period))
+        said, named = ([each for each in found if self._may_answer(each, sought)] for found in (said, named))
+        return distinct([*ordered(said, sought), *ordered(named, sought)])[:MAX_QUOTES]
+
+    def naming(self, period: Period, period_words: Sequence[str]) -> list[Source]:
+        """Those that name a time in the period, newest first."""
+        terms = [*period_words, *names_of(period)]
+        named = self._matching(terms, (), lambda source: names_time_in(source, period))
+        return sorted(named, key=moment_of, reverse=True)[:MAX_QUOTES]
+
+    def since(self, quoted: Sequence[Source], words: Sequence[str], period: Period) -> list[Source]:
+        """What was said of the same later than what names the period: it may have been moved or called off.
+
+        Without words of a question, what changes something and holds most of the words of what is quoted.
+        """
+        found: list[Source] = []
+        for source in [each for each in quoted if not is_said_in(each, period)][:MAX_LOOKED_AFTER]:
+            said_on = day_said(source.said_at_ms, source.utc_offset_min)
+            terms = words or lasting_words(without_periods(source.text, said_on))
+            found += [
+                later
+                for later in self._matching(terms, terms, least_share=LEAST_SHARE_OF_BEST if words else 0.0)
+                if moment_of(later) > moment_of(source)
+                and (words or (changes(later.text) and holds_most(later.text, terms)))
+            ]
+        known = {source.id for source in quoted}
+        newest = sorted((each for each in found if each.id not in known), key=moment_of, reverse=True)
+        return distinct(newest)[:MAX_NEAREST]
+
+    def said_by(
+        self, saying: Saying, words: Sequence[str], period: Period | None
+    ) -> tuple[list[Source], bool]:
+        """What somebody said: about the words best first, or the last in order; and whether there is more."""
+        if words:
+            terms = words if saying.is_owner else [*words, *pieces(saying.who)]
+            found = self._matching(terms, words, lambda source: is_by(source, saying), said_in=period)
+            return found[:MAX_QUOTES], False
+        listed = self._listed_by(saying, period)
+        told = [
+            each
+            for each in listed
+            if is_by(each, saying) and self._is_told(each) and (period is None or is_said_in(each, period))
+        ]
+        shown, has_more = last_told(distinct(told))
+        return shown, has_more or len(listed) == MAX_LOOKED_THROUGH
+
+    def is_speaker(self, saying: Saying) -> bool:
+        """Whether anybody of that name has said anything."""
+        return saying.is_owner or any(is_by(each, saying) for each in self._listed_by(saying, None))
+
+    def perhaps(self, words: Sequence[str], sought: Sought) -> list[Source]:
+        """Those that hold other everyday words for what is asked, of whoever asks."""
+        found = self._matching(
+            words, words, lambda source: self._may_answer(source, replace(sought, words=()))
+        )
+        if sought.is_of_owner:
+            found.sort(key=lambda source: (source.role != "user", not asks_of_owner(source.text)))
+        return found[:MAX_NEAREST]
 
     def like(self, question: QueryVector) -> list[Source]:
-        """Those that are near to a question in meaning, nearest first, of the set that serves."""
-        vector_set, _ = usable_set(self.conn, question.profile, now_ms=self.now_ms)
-        if vector_set is None:
-            return []
-        from pikobot.store.vectors.eligibility import Eligibility  # loads numpy
-        from pikobot.store.vectors.means import mean_nearness
-        from pikobot.store.vectors.scan import scan
+        """Those that are near to a question in meaning, nearest first."""
+        return near_in_meaning(
+            self.conn, question, scope_id=self.scope_id, now_ms=self.now_ms, admits=self._is_told
+        )
 
-        eligibility = Eligibility(scope_ids=[self.scope_id], kinds=[OwnerKind.SOURCE])
-        hits = scan(self.conn, vector_set.id, question.values, k=MEASURED_BY_MEANING, eligibility=eligibility)
-        scores = [hit.score for hit in hits or []]
-        usual = usual_nearness(scores)
-        if len(scores) == MEASURED_BY_MEANING:
-            usual = mean_nearness(self.conn, vector_set, question.values) or usual
-        least = usual + LEAST_ABOVE_USUAL
-        near = {SourceId(hit.owner.id): hit.score for hit in hits or [] if hit.score >= least}
-        found = [
-            source
-            for source in load_sources(self.conn, near, now_ms=self.now_ms).values()
-            if self._is_told(source)
-        ]
-        floor = near[found[0].id] * LEAST_SHARE_OF_NEAREST if found else 0.0
-        return _distinct(source for source in found if near[source.id] >= floor)[:MAX_QUOTES_BY_MEANING]
+    def of(
+        self, period: Period, period_words: Sequence[str], *, is_of_owner: bool
+    ) -> tuple[list[Source], bool]:
+        """The last ones of the period in the order in which they were said, and whether there are more.
 
-    def of(self, period: Period, period_words: Sequence[str]) -> tuple[list[Source], bool]:
-        """The last ones of the period in the order in which they were said, and whether there are more."""
+        ``is_of_owner``: of others only where the owner has said nothing.
+        """
         found = self._said_around(period)
-        said = [each for each in found if self._is_told(each) and _is_said_in(each, period)]
-        terms = [*period_words, *_names(period)]
-        named = self._matching(terms, (), lambda source: _names_time_in(source, period))
-        every = _distinct([*said, *named])
-        shown = sorted(every[:MAX_LISTED], key=lambda source: (source.said_at_ms, source.id))
-        return shown, len(every) > MAX_LISTED or len(found) == MAX_LOOKED_THROUGH
+        said = [each for each in found if self._is_told(each) and is_said_in(each, period)]
+        every = distinct([*said, *self.naming(period, period_words)])
+        if is_of_owner:
+            every = [each for each in every if each.role == "user"] or every
+        shown, has_more = last_told(every)
+        return shown, has_more or len(found) == MAX_LOOKED_THROUGH
 
     def of_owner(self) -> list[Source]:
-        """What the basics of the owner rest on, and then the last that the owner has told, newest first."""
+        """What the basics of the owner rest on, then what the owner told about themself, and then the last."""
         basics = owner_basics(self.conn, self.scope_id, now_ms=self.now_ms)
         known = [find_source(self.conn, public_id, now_ms=self.now_ms) for public_id in basics.source_ids]
-        last = list_sources(
+        hits = search_text(
+            self.conn,
+            query=" ".join(TELLING_WORDS),
+            scope_ids=[self.scope_id],
+            now_ms=self.now_ms,
+            limit=MAX_LOOKED_THROUGH,
+            roles=("user",),
+        )
+        found = load_sources(
+            self.conn, [SourceId(hit.source_id) for hit in hits], now_ms=self.now_ms
+        ).values()
+        every = {source.id: source for source in [*found, *self._last()]}.values()
+        told = [
+            source
+            for source in every
+            if source.role == "user"
+            and self._is_told(source)
+            and says_more(source.text)
+            and not wants(source.text)
+        ]
+        return distinct([*(source for source in known if source is not None), *of_each_kind(told)])[
+            :MAX_QUOTES
+        ]
+
+    def count_of_owner(self) -> tuple[int, Source | None]:
+        """How many messages the owner has left, with the request, and the first one that has a date."""
+        count, first_id = count_owners_messages(self.conn, self.scope_id, now_ms=self.now_ms)
+        first = [] if first_id is None else load_sources(self.conn, [first_id], now_ms=self.now_ms).values()
+        return count, next(iter(first), None)
+
+    def _last(self) -> list[Source]:
+        return list_sources(
             self.conn,
             scope_ids=[self.scope_id],
             from_ms=None,
@@ -126,14 +233,28 @@ class Statements:
             now_ms=self.now_ms,
             limit=MAX_LOOKED_THROUGH,
         )
-        told = [source for source in last if source.role == "user" and self._is_told(source)]
-        return _distinct([*(source for source in known if source is not None), *told])[:MAX_QUOTES]
 
-    def count_of_owner(self) -> tuple[int, Source | None]:
-        """How many messages the owner has left, with the request, and the first one that has a date."""
-        count, first_id = count_owners_messages(self.conn, self.scope_id, now_ms=self.now_ms)
-        first = [] if first_id is None else load_sources(self.conn, [first_id], now_ms=self.now_ms).values()
-        return count, next(iter(first), None)
+    def _listed_by(self, saying: Saying, period: Period | None) -> list[Source]:
+        if saying.is_owner:
+            return self._last() if period is None else self._said_around(period)
+        return list_said_by(
+            self.conn,
+            saying.who,
+            scope_id=self.scope_id,
+            from_ms=None if period is None or isinstance(period, EveryYear) else from_ms_of(period),
+            to_ms=None if period is None or isinstance(period, EveryYear) else to_ms_of(period),
+            now_ms=self.now_ms,
+            limit=MAX_LOOKED_THROUGH,
+        )
+
+    def _may_answer(self, source: Source, sought: Sought) -> bool:
+        """Whether it speaks of whom the question names, or of whoever asks, and holds more than a light verb of it."""
+        if sought.names and not any(has_name(source, name) for name in sought.names):
+            return False
+        if sought.is_of_owner and speaks_of_another(source.text):
+            return False
+        stems = held("".join(f" {word} " for word in sought.words), sought.words)
+        return is_light(stems) or not is_light(held(source.text, sought.words))
 
     def _said_around(self, period: Period) -> list[Source]:
         """What was said in a period and on the days beside it, newest first; of many years, the last ones."""
@@ -142,8 +263,8 @@ class Statements:
             found += list_sources(
                 self.conn,
                 scope_ids=[self.scope_id],
-                from_ms=_from_ms(each),
-                to_ms=_to_ms(each),
+                from_ms=from_ms_of(each),
+                to_ms=to_ms_of(each),
                 before=None,
                 now_ms=self.now_ms,
                 limit=MAX_LOOKED_THROUGH - len(found),
@@ -169,8 +290,12 @@ class Statements:
         admits: Callable[[Source], bool] | None = None,
         *,
         said_in: Period | None = None,
+        least_share: float = LEAST_SHARE_OF_BEST,
     ) -> list[Source]:
-        """What the terms find and is admitted, among it each of the words, without what matches much less."""
+        """What the terms find and is admitted, among it each of the words, without what matches much less.
+
+        What only repeats the question, as a few words that were looked up, is left out where anything tells more.
+        """
         bounds = None if isinstance(said_in, EveryYear) else said_in
         kept: list[Source] = []
         for limit in CANDIDATES if terms is words and not self.asides else CANDIDATES_READ:
@@ -180,40 +305,37 @@ class Statements:
                 scope_ids=[self.scope_id],
                 now_ms=self.now_ms,
                 limit=limit,
-                from_ms=None if bounds is None else _from_ms(bounds),
-                to_ms=None if bounds is None else _to_ms(bounds),
+                from_ms=None if bounds is None else from_ms_of(bounds),
+                to_ms=None if bounds is None else to_ms_of(bounds),
                 exclude_ids=() if self.request_id is None else (self.request_id,),
             )
             scores = {SourceId(hit.source_id): hit.score for hit in hits}
             found = [
                 source
                 for source in load_sources(self.conn, scores, now_ms=self.now_ms).values()
-                if (said_in is None or _is_said_in(source, said_in))
-                and (not words or _tells(source.text, words))
+                if (said_in is None or is_said_in(source, said_in))
+                and (not words or tells(source.text, words) or repeats(source.text, words))
                 and self._is_statement(source)
                 and (admits is None or admits(source))
             ]
-            floor = scores[found[0].id] * LEAST_SHARE_OF_BEST if found else 0.0
-            kept = _distinct(source for source in found if scores[source.id] >= floor)
-            if len(kept) >= MAX_QUOTES or len(hits) < limit:
+            found = _without_repeats(found, words)
+            floor = scores[found[0].id] * least_share if found else 0.0
+            kept = distinct(source for source in found if scores[source.id] >= floor)
+            if len(kept) >= MAX_COMPARED or len(hits) < limit:
                 break
-        return kept[:MAX_QUOTES]
+        return kept[:MAX_COMPARED]
 
 
-def usual_nearness(scores: Sequence[float]) -> float:
-    """How near to a question the statements are that are not the nearest one, given best first."""
-    rest = scores[1:]
-    return (sum(rest) + WEIGHT_OF_FEW * USUAL_OF_FEW) / (len(rest) + WEIGHT_OF_FEW)
-
-
-def day_said(at_ms: int, utc_offset_min: int) -> date:
-    """The calendar day where it was said."""
-    return (datetime.fromtimestamp(at_ms / 1000, UTC) + timedelta(minutes=utc_offset_min)).date()
-
-
-def is_of(source: Source, period: Period) -> bool:
-    """Whether it was said in a period or names a time in it."""
-    return _is_said_in(source, period) or _names_time_in(source, period)
+def _without_repeats(found: Sequence[Source], words: Sequence[str]) -> list[Source]:
+    """Without what says nothing beside the words, where something tells more that holds all of them as well."""
+    telling = [held(source.text, words) for source in found if tells(source.text, words)]
+    return [
+        source
+        for source in found
+        if not words
+        or tells(source.text, words)
+        or not any(held(source.text, words) <= stems for stems in telling)
+    ]
 
 
 def _only_requests(source: Source) -> bool:
@@ -225,56 +347,3 @@ def _only_requests(source: Source) -> bool:
 
 def _also_requests(text: str) -> bool:
     return is_question(text) or asks_to_forget(text)
-
-
-def _tells(text: str, words: Sequence[str]) -> bool:
-    """Whether a text holds a word of the question itself, not only its speaker or a neighbour, and more than it."""
-    folded = fold(text)
-    stems = [
-        part
-        for word in widened(words)
-        for part in (pairs(word) if is_cjk(word) else [word[: max(3, len(word) - 3)]])
-    ]
-    return any(stem in folded for stem in stems) and not set(pieces(text)) <= set(words)
-
-
-def _is_said_in(source: Source, period: Period) -> bool:
-    return source.is_dated and period.includes(day_said(source.said_at_ms, source.utc_offset_min))
-
-
-def _names_time_in(source: Source, period: Period) -> bool:
-    said_on = day_said(source.said_at_ms, source.utc_offset_min)
-    named = set(periods_in(source.text, said_on))
-    if not source.is_dated:  # then only what means the same on another day counts
-        named &= set(periods_in(source.text, said_on - ANY_OTHER_TIME))
-    return any(map(period.holds, named))
-
-
-def _names(period: Period) -> list[str]:
-    """How statements may name a day, a month or a year, in words to search for."""
-    if period.first is None or period.first.year != period.last.year:
-        return []
-    year, month, day = period.last.year, period.last.month, period.last.day
-    names = [] if isinstance(period, EveryYear) else [str(year), f"{year}年"]
-    if period.first.month == month:
-        names += [_MONTHS[month - 1].lower(), f"{month}月", f"{month:02}"]
-    if period.first == period.last:
-        names += [str(day), f"{day:02}", f"{day}日", f"{day}号"]
-    return names
-
-
-def _from_ms(period: Period) -> int | None:
-    """A day early: a source's own offset may be any."""
-    return None if period.first is None else moments.first_ms(period.first.isoformat()) - DAY_MS
-
-
-def _to_ms(period: Period) -> int:
-    return moments.after_ms(period.last.isoformat()) + DAY_MS
-
-
-def _distinct(sources: Iterable[Source]) -> list[Source]:
-    """Each text once, where it comes first; case, spaces and punctuation make no other text."""
-    kept: dict[tuple[str, ...], Source] = {}
-    for source in sources:
-        kept.setdefault(tuple(pieces(source.text)) or (source.text,), source)
-    return list(kept.values())

