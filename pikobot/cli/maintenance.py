@@ -10,11 +10,12 @@ from pikobot.backup.verify import Finding, exit_code, verify_backup, verify_inst
 from pikobot.cli.inputs import named_path
 from pikobot.cli.progress import progress_in_bytes
 from pikobot.clock import SystemClock
-from pikobot.errors import ExitCode
+from pikobot.errors import DamagedData, ExitCode
 from pikobot.instance import Instance, open_instance
 from pikobot.memory.opening import open_memory
 from pikobot.memory.reindexing import reindex as reindex_memory
 from pikobot.serving import acquire_serving_lock
+from pikobot.store.inspection import inspect_structure
 from pikobot.streams import emit, emit_json
 from pikobot.text import Count
 
@@ -45,7 +46,8 @@ def verify(
 def reindex(root: Path) -> ExitCode:
     """Make the indexes of an instance again; 1 when old traces could not be removed.
 
-    Raises `InstanceBusy` while a process serves it.
+    Raises `InstanceBusy` while a process serves it, `DamagedData` when the file itself is damaged: new indexes of it
+    would look like a repair.
     """
     instance = open_instance(root)
     clock = SystemClock()
@@ -54,6 +56,10 @@ def reindex(root: Path) -> ExitCode:
         closing(open_memory(instance.database_path, instance.ledger_path, clock)) as db,
     ):
         made = reindex_memory(db)
+        with db.read() as conn:
+            problems = inspect_structure(conn)
+    if problems:
+        raise DamagedData(f"the indexes were made again, but {problems[0]}")
     counts = f"{Count(made.sources):source}, {Count(made.facts):fact}, {Count(made.vectors):vector}"
     emit(f"indexed {counts}\n")
     if made.problem is None:

@@ -5,6 +5,7 @@ write lock. Every check is made, whatever the others found. Findings hold counts
 """
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 import apsw
@@ -16,9 +17,12 @@ from pikobot.store.vectors.verify import verify_owners, verify_vectors
 from pikobot.text import Count
 
 MAX_PROBLEMS = 20
+MAX_PROBLEMS_SHOWN = 3
 MAX_PROBLEM_CHARS = 200
+TEXT_INDEX_DAMAGED = "a text index is damaged: run `pikobot reindex`"
 TEXT_INDEXES = ("sources_text", "facts_text")
 
+_SEPARATORS = re.compile(r"\*\*\* in database \w+ \*\*\*\s*|\n")
 _COUNTS = (
     (
         "sources",
@@ -68,15 +72,22 @@ def inspect(conn: Connection) -> list[str]:
 
 
 def _structure(conn: Connection) -> Iterator[str]:
+    """What is to be done, once each; of what SQLite says in its own words the beginning stands at the end."""
     _search_once(conn)
+    problems: list[str] = []
     try:
         for (problem,) in conn.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
-            if "fts5" in problem or "inverted index" in problem:
-                yield "a text index is damaged: run `pikobot reindex`"
-            elif problem != "ok":
-                yield f"the file is damaged: {problem[:MAX_PROBLEM_CHARS]}"
+            problems += _SEPARATORS.split(problem)
     except (apsw.CorruptError, apsw.NotADBError) as error:
-        yield f"the file is damaged: {str(error)[:MAX_PROBLEM_CHARS]}"
+        problems.append(str(error))
+    of_index = [problem for problem in problems if "fts5" in problem or "inverted index" in problem]
+    of_file = [problem for problem in problems if problem and problem != "ok" and problem not in of_index]
+    if of_index:
+        yield TEXT_INDEX_DAMAGED
+    if of_file:
+        shown = "; ".join(problem[:MAX_PROBLEM_CHARS] for problem in of_file[:MAX_PROBLEMS_SHOWN])
+        more = f"; and {len(of_file) - MAX_PROBLEMS_SHOWN} more" if len(of_file) > MAX_PROBLEMS_SHOWN else ""
+        yield f"the file is damaged: copy its directory, then follow RECOVERY.md (SQLite says: {shown}{more})"
 
 
 def _search_once(conn: Connection) -> None:

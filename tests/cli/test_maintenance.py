@@ -10,7 +10,7 @@ import pytest
 
 from pikobot.backup.encryption import Keys
 from pikobot.cli.maintenance import reindex, verify
-from pikobot.errors import ExitCode, InstanceBusy, UsageError
+from pikobot.errors import DamagedData, ExitCode, InstanceBusy, UsageError
 from pikobot.instance import Instance
 from pikobot.memory import reindexing
 from pikobot.memory.opening import open_memory
@@ -41,6 +41,18 @@ def spoil_index(instance: Instance) -> None:
     connection = apsw.Connection(str(instance.database_path))
     connection.execute("UPDATE sources_text_data SET block = zeroblob(length(block)) WHERE id > 10")
     connection.close()
+
+
+def spoil_table(instance: Instance, table: str) -> None:
+    """Overwrite the first page of a table."""
+    connection = apsw.Connection(str(instance.database_path))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    [(page,)] = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,))
+    [(page_bytes,)] = connection.execute("PRAGMA page_size")
+    connection.close()
+    with instance.database_path.open("r+b") as file:
+        file.seek((page - 1) * page_bytes)
+        file.write(b"\xff" * 100)
 
 
 def test_each_check_is_a_line_and_0_means_sound(
@@ -84,6 +96,22 @@ def test_a_damaged_index_is_made_again(instance: Instance, capfd: pytest.Capture
                 assert len(hits) >= 1, query
     finally:
         db.close()
+
+
+@pytest.mark.parametrize("table", ["threads", "fact_evidence"])
+def test_a_damaged_file_is_told_in_one_sentence_and_no_index_mends_it(
+    instance: Instance, table: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spoil_table(instance, table)
+    assert verify(instance.root) == ExitCode.DAMAGED
+    [damaged] = [line for line in capfd.readouterr().out.splitlines() if not line.startswith("ok  ")]
+    said = "the file is damaged: copy its directory, then follow RECOVERY.md (SQLite says: Tree "
+    assert damaged.startswith(f"damaged  database: {said}")
+    assert "***" not in damaged
+    with pytest.raises(DamagedData) as raised:
+        reindex(instance.root)
+    assert str(raised.value).startswith(f"the indexes were made again, but {said}")
+    assert raised.value.exit_code == ExitCode.DAMAGED
 
 
 def test_reindex_waits_for_nobody(instance: Instance) -> None:
