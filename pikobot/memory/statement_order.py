@@ -28,7 +28,9 @@ def ordered(found: Sequence[Source], sought: Sought) -> list[Source]:
 
 def _precedence(source: Source, sought: Sought) -> tuple[bool, bool, int]:
     says_own = any(pair in fold(source.text) for pair in sought.own)
-    says_own |= sought.asks_who and any(identifies(source.text, name) for name in sought.names)
+    says_own |= sought.asks_who and any(
+        identifies(source.text, name) for name in (*sought.names, sought.words)
+    )
     return says_own, sought.is_of_owner and source.role == "user", moment_of(source)
 
 

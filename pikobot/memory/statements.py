@@ -35,6 +35,7 @@ from pikobot.memory.telling import (
     asks_of_owner,
     changes,
     held,
+    holds_like,
     holds_most,
     is_light,
     lasting_words,
@@ -253,8 +254,9 @@ class Statements:
             return False
         if sought.is_of_owner and speaks_of_another(source.text):
             return False
-        stems = held("".join(f" {word} " for word in sought.words), sought.words)
-        return is_light(stems) or not is_light(held(source.text, sought.words))
+        if sought.names or is_light(held(" ".join(sought.words), sought.words)):
+            return True
+        return not is_light(held(source.text, sought.words))
 
     def _said_around(self, period: Period) -> list[Source]:
         """What was said in a period and on the days beside it, newest first; of many years, the last ones."""
@@ -327,14 +329,14 @@ class Statements:
 
 
 def _without_repeats(found: Sequence[Source], words: Sequence[str]) -> list[Source]:
-    """Without what says nothing beside the words, where something tells more that holds all of them as well."""
-    telling = [held(source.text, words) for source in found if tells(source.text, words)]
+    """Without what says nothing beside the words, where something tells more and has most of each of them."""
+    telling = [source.text for source in found if tells(source.text, words)]
     return [
         source
         for source in found
         if not words
         or tells(source.text, words)
-        or not any(held(source.text, words) <= stems for stems in telling)
+        or not any(holds_like(text, source.text, words) for text in telling)
     ]
 
 

@@ -26,27 +26,36 @@ _COURTESY = re.compile(
     "没关系|沒關係|好的|明天见|回头见|太好了|太棒了|是的|真的|哈哈+|嗯+"
 )
 _CHINESE_PARTICLES = re.compile("[的吗嗎呢吧啊呀哦]")
+_OWN = re.compile("^\\s*我[们們]?的")
+_DETERMINERS = frozenset("the my our s".split())
 # Verbs that go with anything: alone they make two statements no more alike than "do" does.
 _LIGHT = frozenset("去吃做买買看有到来來在要想用给給打开開放天大多好人事过過了的得上下个個")
 
-RELATIVES = (
+# Each with its other names; a word in several of them ("brother") stands for each.
+_RELATIVES: tuple[frozenset[str], ...] = (
     frozenset({"mother", "mum", "mom", "妈妈", "媽媽", "母亲", "母親", "妈"}),
     frozenset({"father", "dad", "爸爸", "父亲", "父親", "爸"}),
     frozenset({"parents", "父母", "爸妈"}),
-    frozenset({"brother", "brothers", "哥哥", "弟弟", "兄弟"}),
-    frozenset({"sister", "sisters", "姐姐", "妹妹", "姐妹"}),
+    frozenset({"brother", "brothers", "哥哥"}),
+    frozenset({"brother", "brothers", "弟弟"}),
+    frozenset({"sister", "sisters", "姐姐"}),
+    frozenset({"sister", "sisters", "妹妹"}),
     frozenset({"son", "sons", "儿子", "兒子"}),
     frozenset({"daughter", "daughters", "女儿", "女兒"}),
     frozenset({"wife", "老婆", "妻子", "太太"}),
     frozenset({"husband", "老公", "丈夫"}),
-    frozenset({"grandmother", "grandma", "granny", "奶奶", "外婆", "姥姥"}),
-    frozenset({"grandfather", "grandpa", "爷爷", "爺爺", "外公", "姥爷"}),
-    frozenset({"uncle", "叔叔", "舅舅"}),
-    frozenset({"aunt", "阿姨", "姑姑"}),
+    frozenset({"grandmother", "grandma", "granny", "奶奶"}),
+    frozenset({"grandmother", "grandma", "granny", "外婆", "姥姥"}),
+    frozenset({"grandfather", "grandpa", "爷爷", "爺爺"}),
+    frozenset({"grandfather", "grandpa", "外公", "姥爷"}),
+    frozenset({"uncle", "叔叔"}),
+    frozenset({"uncle", "舅舅"}),
+    frozenset({"aunt", "阿姨"}),
+    frozenset({"aunt", "姑姑"}),
     frozenset({"cousin", "cousins", "表哥", "表弟", "表姐", "表妹", "堂哥", "堂弟"}),
     frozenset({"friend", "friends", "朋友"}),
     frozenset({"colleague", "colleagues", "coworker", "同事"}),
-    frozenset({"boss", "老板", "老闆", "上司"}),
+    frozenset({"boss", "supervisor", "老板", "老闆", "上司", "领导"}),
     frozenset({"neighbour", "neighbor", "neighbours", "neighbors", "邻居", "鄰居"}),
 )
 # That an appointment, a number or a place is not what it was.
@@ -59,7 +68,10 @@ _TIMES_OF_DAY = re.compile(
     "[早晚]上|[上中下]午|凌晨|[0-9一二三四五六七八九十]+[点點](?:半|[0-9一二三四五六七八九十]+分)?"
 )
 
-_RELATIVE = {word: group for group in RELATIVES for word in group}
+_RELATIVE = {
+    word: frozenset().union(*(group for group in _RELATIVES if word in group))
+    for word in frozenset().union(*_RELATIVES)
+}
 _CHINESE_RELATIVE = "|".join(sorted(filter(is_cjk, _RELATIVE), key=len, reverse=True))
 _ENGLISH_RELATIVE = "|".join(word for word in _RELATIVE if not is_cjk(word))
 _ANOTHER = re.compile(f"\\b(?:{_ENGLISH_RELATIVE})\\b|{_CHINESE_RELATIVE}")
@@ -122,9 +134,8 @@ def says_more(text: str, words: Sequence[str] = ()) -> bool:
     rest = _COURTESY.sub(" ", folded)
     is_courteous = rest != folded
     rest = _without_stems(rest, held(text, filter(is_cjk, words)))
-    left = [
-        piece for piece in pieces(_CHINESE_PARTICLES.sub(" ", rest)) if is_cjk(piece) or piece not in words
-    ]
+    named = _CHINESE_PARTICLES.sub(" ", _OWN.sub("", rest))
+    left = [piece for piece in pieces(named) if piece not in words and piece not in _DETERMINERS]
     if not is_courteous:
         return bool(left)
     told = keywords(" ".join(left))
@@ -138,6 +149,13 @@ def says_more(text: str, words: Sequence[str] = ()) -> bool:
 def holds_most(text: str, words: Sequence[str]) -> bool:
     """Whether a text holds at least half of the words, a run of Chinese as soon as it holds one of its pairs."""
     return 2 * sum(bool(held(text, (word,))) for word in words) >= len(words) > 0
+
+
+def holds_like(text: str, other: str, words: Sequence[str]) -> bool:
+    """Whether a text holds something of each word that the other one holds, and half of all that it holds of them."""
+    own, others = held(text, words), held(other, words)
+    parts = [held(other, (word,)) for word in words]
+    return 2 * len(own & others) >= len(others) and all(part & own for part in parts if part)
 
 
 def lasting_words(rest: str) -> list[str]:
