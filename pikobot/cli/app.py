@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from pikobot import __version__, streams
+from pikobot.cli.meant import Commands
 from pikobot.errors import ExitCode, PikobotError
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -23,6 +24,7 @@ EXIT_CODES = """Exit codes: 0 done, 1 failed, 2 wrong usage, 3 nothing found or 
 
 app = typer.Typer(
     name="pikobot",
+    cls=Commands,
     help="A private assistant on your own machine that remembers with evidence and can prove that it forgot.",
     epilog=EXIT_CODES,
     no_args_is_help=True,

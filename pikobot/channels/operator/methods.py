@@ -6,6 +6,7 @@ Parameters are validated here, results are plain JSON objects with camelCase key
 """
 
 import asyncio
+import difflib
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ from pikobot.store.scopes import Scope, ScopeId, load_scope, owner_scope
 from pikobot.store.settings import INSTANCE_ID, read_setting
 from pikobot.store.sources import count_sources
 from pikobot.store.threads import ThreadId, find_thread_by_public_id, list_threads
-from pikobot.text import shown_name
+from pikobot.text import MAX_NAME_CHARS_SHOWN, shown_name
 
 DEFAULT_ROWS = 20
 MAX_ROWS = 200
@@ -226,7 +227,9 @@ async def call_async(context: OperatorContext, method: str, params: object) -> J
 def _known(method: str) -> Method[Any] | Operation[Any] | Inquiry[Any]:
     known = METHODS.get(method)
     if known is None:
-        raise UnknownMethod(f"there is no method {shown_name(method)}; known are {', '.join(METHODS)}")
+        near = difflib.get_close_matches(method[:MAX_NAME_CHARS_SHOWN], METHODS, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise UnknownMethod(f"there is no method {shown_name(method)}; {meant}known are {', '.join(METHODS)}")
     return known
 
 

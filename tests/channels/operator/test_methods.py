@@ -209,6 +209,10 @@ def test_runs_of_an_unknown_thread_are_not_found(context: OperatorContext) -> No
 def test_an_unknown_method_is_refused_with_the_known_ones(context: OperatorContext) -> None:
     with pytest.raises(UnknownMethod, match=r"^there is no method 'm{80}'; known are memory.search, "):
         ask(context, "m" * 1_000)
+    with pytest.raises(
+        UnknownMethod, match=r"^there is no method 'memory.serch'; did you mean memory.search\? known"
+    ):
+        ask(context, "memory.serch")
 
 
 @pytest.mark.parametrize("method", METHODS)
