@@ -82,7 +82,7 @@ async def _source_forget(params: SourceForgetParams, scope: ToolScope) -> Readin
         raise NotAllowed("only the owner's own message in a private conversation can ask to forget")
     asked, items = await scope.db.read_async(_named, params, scope, scope.request_id, scope.scope_id)
     if asked.is_nothing:
-        return Reading({"status": "nothing", "note": "Nothing that is kept matches; say so."})
+        return Reading({"status": "nothing", "statements": 0})
     if scope.lease is None or not await scope.db.perform_async(proposals.propose, scope.lease, asked):
         raise RunFenced
     return Reading(

@@ -43,7 +43,9 @@ async def _memory_search(params: SearchParams, scope: ToolScope) -> Reading:
     )
     source_ids = dict.fromkeys(source_id for record in page.records for source_id in record.source_ids)
     fact_ids = tuple(record.id for record in page.records if record.type == "fact")
-    return Reading(page.as_json(), tuple(source_ids), fact_ids)
+    shown = page.as_json()
+    del shown["degraded"]  # a sentence for the operator, which a model would repeat to the owner
+    return Reading(shown | {"wordsOnly": page.degraded is not None}, tuple(source_ids), fact_ids)
 
 
 def _source_read(conn: Connection, params: ReadParams, scope: ToolScope) -> Reading:
@@ -62,7 +64,8 @@ TOOLS = (
     Tool(
         "memory_search",
         "Search everything the owner has said or stored, ranked: facts, each with a quote, and statements as they "
-        "were made. Use a few distinctive words, in the language of the statement you look for. Narrow with "
+        "were made; 'wordsOnly': not by meaning. Use a few distinctive words, in the language "
+        "of the statement you look for. Narrow with "
         "'entity' (a name), 'tags', 'kind', 'from' and 'to'; 'history' also gives what was replaced since.",
         SearchParams,
         inquire=_memory_search,

@@ -50,6 +50,15 @@ def test_what_a_search_returns_is_cited_and_the_request_itself_is_not_found(tmp_
         assert set(cited(db, claimed)) == {moved, *request}
 
 
+def test_a_search_without_a_result_is_data_without_a_sentence_that_a_model_could_repeat(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as db:
+        accept(db, "我搬到哪里了？")
+        found, is_error = use(scope_of(db, claim(db)), "memory_search", {"query": "波尔图"})
+        assert (found, is_error) == ({"results": [], "cursor": None, "wordsOnly": False}, False)
+
+
 def test_each_tool_reads_the_scope_of_the_execution_whatever_the_arguments_say(tmp_path: Path) -> None:
     other = Scope("private", "main", "bot", "chat", "ana")
     with opened(tmp_path) as db:
