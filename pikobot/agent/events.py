@@ -44,9 +44,9 @@ class Notice:
 class RunEnded:
     """The outcome: the answer's text as retained (partial when the run failed midway), and the error if any.
 
-    ``proposes_erasure``: the next message may confirm what the answer shows; ``is_models_choice``: which a model has
-    chosen, so that it has to be seen first. ``has_erased``: it was confirmed, and there is no run; ``leaves_traces``:
-    and something of it is left, which the answer names.
+    ``proposes_erasure``: the next message may confirm what the answer shows; ``must_be_seen``: a model has
+    chosen that, or not all of it holds the words that the owner has used. ``has_erased``: it was confirmed, and there
+    is no run; ``leaves_traces``: and something of it is left, which the answer names.
     """
 
     state: State
@@ -54,7 +54,7 @@ class RunEnded:
     is_partial: bool = False
     error: PikobotError | None = None
     proposes_erasure: bool = False
-    is_models_choice: bool = False
+    must_be_seen: bool = False
     has_erased: bool = False
     leaves_traces: bool = False
 

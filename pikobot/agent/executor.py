@@ -20,11 +20,11 @@ from pikobot.clock import local_utc_offset_min
 from pikobot.errors import BudgetExceeded, PikobotError, ProviderError
 from pikobot.memory import proposals
 from pikobot.memory.forget_requests import (
-    ForgetRequest,
     asks_to_forget,
     means_to_forget,
     read_request,
 )
+from pikobot.memory.forget_search import Reach, find_asked
 from pikobot.memory.forget_wording import (
     ephemeral_text,
     hint_text,
@@ -32,6 +32,7 @@ from pikobot.memory.forget_wording import (
     question_text,
     unclear_text,
 )
+from pikobot.memory.forget_words import ForgetRequest
 from pikobot.memory.query_vectors import Asked, QueryEmbedder
 from pikobot.memory.questions import is_question, language_of
 from pikobot.memory.recall import MemoryAnswer, answer_from_memory
@@ -70,6 +71,7 @@ class Outcome:
     error_code: str | None = None
     proposes_erasure: bool = False
     is_own: bool = False  # no model has made it
+    reach: Reach = Reach.ALL  # how much of the words holds what it proposes to erase
 
 
 class Executor:
@@ -89,8 +91,10 @@ class Executor:
         self._brain = brain
         self._learns = learns
 
-    async def execute(self, claimed: Claimed, emit: Emit) -> None:
+    async def execute(self, claimed: Claimed, emit: Emit, *, preface: str = "") -> None:
         """Answer a claimed run to its end. A cancellation is the caller's to record (`runs.finish`, `interrupt`).
+
+        ``preface`` is a paragraph that the answer begins with, whatever it is.
 
         Raises `RunFenced` when the run is lost: then nothing of it was kept.
         """
@@ -100,6 +104,8 @@ class Executor:
                     f"{Count(claimed.context.left_out):message is|messages are} not shown to the model, the oldest"
                 )
             )
+        if preface:
+            emit(events.TextDelta(preface + PARAGRAPH))
         request = self._asked_in(claimed.request.text)
         if request is not None:
             outcome = await self._propose(claimed, request, emit)
@@ -122,6 +128,8 @@ class Executor:
             outcome = await converse(loop, claimed.context.messages, self._brain.run_timeout_s)
         if outcome.state is State.SUCCEEDED:
             outcome = await self._with_proposal(claimed, outcome, emit)
+        if preface and outcome.text:
+            outcome = replace(outcome, text=preface + PARAGRAPH + outcome.text)
         await self._commit(claimed, outcome, emit)
 
     async def execute_ephemeral(self, text: str, owner: Scope, emit: Emit) -> events.RunEnded:
@@ -176,22 +184,23 @@ class Executor:
     async def _propose(self, claimed: Claimed, request: ForgetRequest, emit: Emit) -> Outcome:
         """What a request to forget means is shown like what a model proposes; no model is asked about it."""
         asked = await self._db.read_async(
-            proposals.find_asked,
+            find_asked,
             request,
             asking=claimed.request.public_id,
             thread=claimed.thread,
             workspace=claimed.scope.workspace,
+            now_ms=self._db.clock.now_ms(),
         )
         if asked.is_nothing:
             return _said(nothing_text(language_of(claimed.request.text)), emit)
         if not await self._db.perform_async(proposals.propose, claimed.lease, asked):
             raise RunFenced
-        return Outcome(State.SUCCEEDED, "", is_own=True)
+        return Outcome(State.SUCCEEDED, "", is_own=True, reach=asked.reach)
 
     async def _with_proposal(self, claimed: Claimed, outcome: Outcome, emit: Emit) -> Outcome:
         """The answer with what the run has proposed to forget below it, for the owner to confirm."""
         language = language_of(claimed.request.text)
-        shown = await self._db.perform_async(proposals.show, claimed.lease, language)
+        shown = await self._db.perform_async(proposals.show, claimed.lease, language, outcome.reach)
         if shown is None:
             raise RunFenced
         if not shown:
@@ -232,8 +241,8 @@ class Executor:
         if state is None:
             raise RunFenced
         ended = events.RunEnded(state, outcome.text, outcome.is_partial, outcome.error)
-        chosen = outcome.proposes_erasure and not outcome.is_own
-        emit(replace(ended, proposes_erasure=outcome.proposes_erasure, is_models_choice=chosen))
+        unseen = outcome.proposes_erasure and not (outcome.is_own and outcome.reach is Reach.ALL)
+        emit(replace(ended, proposes_erasure=outcome.proposes_erasure, must_be_seen=unseen))
 
 
 async def converse(loop: Loop[AttemptId], context: Sequence[Message], timeout_s: float) -> Outcome:

@@ -13,6 +13,7 @@ from pikobot.errors import InvalidParams, NotAllowed
 from pikobot.memory import proposals
 from pikobot.memory.forget_preview import PreviewItem, glances
 from pikobot.memory.forget_requests import asks_to_forget
+from pikobot.memory.forget_search import Asked, find_named
 from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.params import MomentText, Name, Params
 from pikobot.store.connection import Connection
@@ -100,7 +101,7 @@ async def _source_forget(params: SourceForgetParams, scope: ToolScope) -> Readin
 
 def _named(
     conn: Connection, params: SourceForgetParams, scope: ToolScope, request_id: SourceId, scope_id: ScopeId
-) -> tuple[proposals.Asked, tuple[PreviewItem, ...]]:
+) -> tuple[Asked, tuple[PreviewItem, ...]]:
     request = load_sources(conn, [request_id], now_ms=scope.db.clock.now_ms()).get(request_id)
     if request is None:
         raise RunFenced
@@ -111,7 +112,7 @@ def _named(
         )
     thread = load_thread(conn, request.thread_id)
     target = params.target(thread=thread.public_id, workspace=scope.workspace, asking=request.public_id)
-    asked = proposals.find_named(conn, target, scope_id)
+    asked = find_named(conn, target, scope_id)
     return asked, glances(conn, asked.source_ids)
 
 

@@ -20,7 +20,8 @@ from pikobot.agent.runs import Claimed, Request, Unanswerable
 from pikobot.agent.tool import RunFenced
 from pikobot.errors import PikobotError
 from pikobot.memory import proposals
-from pikobot.memory.forget_wording import kept_text, nothing_waits_text, says_no, says_yes
+from pikobot.memory.forget_requests import means_to_forget
+from pikobot.memory.forget_wording import kept_text, nothing_waits_text, says_no, says_yes, unheeded_text
 from pikobot.memory.query_vectors import QueryEmbedder
 from pikobot.memory.questions import language_of
 from pikobot.store.attempts import mark_started_unknown
@@ -107,6 +108,7 @@ class Runner:
         self._asked_threads: dict[ThreadId, None] = {}
         self._answerings: dict[RunId, Answering] = {}
         self._executions: dict[RunId, _Execution] = {}
+        self._unheeded: set[RunId] = set()  # requests that came instead of a yes or no
         self._ephemeral: set[asyncio.Task[None]] = set()
         self._ledger_path = ledger_path
         self._erasures: set[asyncio.Task[None]] = set()
@@ -132,17 +134,18 @@ class Runner:
     ) -> Answering:
         """Retain a message and queue its run; durable when this returns.
 
-        A bare yes or no to what the answer before has proposed to forget is carried out instead, and not retained.
-        Where nothing waits for it and nobody has asked anything else, the answer says so, and nothing is retained.
+        A bare yes or no to what the answer before has proposed to forget is carried out instead, and not retained;
+        the answer to any other message after it begins with a sentence that all of that is kept. Where nothing waits
+        for a yes or no and nobody has asked anything else, the answer says so, and nothing is retained.
         Raises `NotFound` for a thread of another scope, `InvalidParams` for text that can't be stored.
         """
         text = clean_text("the message", text, max_chars=MAX_REQUEST_CHARS)
         thread_key = _clean_key(thread_key)
+        waiting = await self._find_waiting(thread_key, thread_id, is_standalone)
         if (says_yes(text) or says_no(text)) and self._ledger_path is not None:
-            waiting = await self._find_waiting(thread_key, thread_id, is_standalone)
             if isinstance(waiting, Proposal):
                 return self._decide(waiting, text, self._ledger_path)
-            if waiting:
+            if waiting and not means_to_forget(text):
                 return _told(nothing_waits_text(language_of(text)))
         request = Request(
             text=text,
@@ -159,6 +162,8 @@ class Runner:
                 accepted.run.public_id, accepted.thread.public_id, lambda: self._stop(run_id)
             )
             self._answerings[run_id] = answering
+            if isinstance(waiting, Proposal):
+                self._unheeded.add(run_id)
             self._asked_threads[accepted.thread.id] = None
         self._wake.set()
         return answering
@@ -318,7 +323,9 @@ class Runner:
 
     async def _answer(self, claimed: Claimed, emit: Emit) -> None:
         try:
-            await self._executor.execute(claimed, emit)
+            is_unheeded = claimed.run.id in self._unheeded
+            preface = unheeded_text(language_of(claimed.request.text)) if is_unheeded else ""
+            await self._executor.execute(claimed, emit, preface=preface)
         except RunFenced:
             await self._follow_fenced(claimed.run.id, emit)
         except Exception as error:  # noqa: BLE001 — the edge of a run: whatever broke, the run ends and is shown
@@ -384,6 +391,7 @@ class Runner:
     def _end(self, run_id: RunId, ended: events.RunEnded) -> None:
         if self._on_run_ended is not None:
             self._on_run_ended()
+        self._unheeded.discard(run_id)
         answering = self._answerings.pop(run_id, None)
         if answering is not None:
             answering.emit(ended)

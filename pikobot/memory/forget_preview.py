@@ -5,8 +5,8 @@ well, the token is out of date and nothing is erased with it. Nobody else can ma
 """
 
 import hmac
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pikobot.clock import iso_time, local_utc_offset_min
@@ -16,12 +16,14 @@ from pikobot.memory.receipts import labels_as_json
 from pikobot.store import closure, targets
 from pikobot.store.connection import Connection, Database
 from pikobot.store.facts import facts_resting_on
+from pikobot.store.literal import words_around
 from pikobot.store.prepare import identity_key
 from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import SourceId
 from pikobot.store.targets import FactGlance, Holder, Labels
 
 MAX_ITEMS = 20
+MAX_WORDS_AROUND = 3
 MAX_BEGINNING_CHARS = 80
 NO_LABELS = Labels()
 
@@ -46,8 +48,9 @@ class ForgetPreview:
 
     ``items`` are the first twenty, direct ones first; ``facts`` likewise. ``aside``: how many of the
     sources are earlier requests to forget with their answers, which are no items where there is anything else.
-    ``threads`` are those of which nothing is left, as (public id, name). ``labels`` are names that hold what was
-    asked for and stay.
+    ``along``: how many go along unshown, the request that asks for it with its answer. ``threads`` are those of which
+    nothing is left, as (public id, name). ``labels`` are names that hold what was asked for and stay. ``inside``:
+    of how many sources, which stay, other words hold the text within them, and the first of those words.
     """
 
     target: ForgetTarget
@@ -57,11 +60,13 @@ class ForgetPreview:
     direct: int = 0
     derived: int = 0
     aside: int = 0
+    along: int = 0
     facts: tuple[FactGlance, ...] = ()
     fact_count: int = 0
     threads: tuple[tuple[str, str | None], ...] = ()
     thread_count: int = 0
     labels: Labels = NO_LABELS
+    inside: tuple[int, tuple[str, ...]] = (0, ())
     already_erased: int = 0
 
     @property
@@ -121,6 +126,7 @@ def preview_in(
     scopes = None if scope_ids is None else frozenset(scope_ids)
     resolved = resolve(conn, target, scopes)
     shown = shown_sources(conn, resolved)
+    along = closure.closure_of(conn, resolved.along)
     asked = set(resolved.sources).intersection(shown)
     derived = [source_id for source_id in shown if source_id not in asked]
     aside = _set_aside(conn, shown)
@@ -128,7 +134,7 @@ def preview_in(
     told = [source_id for source_id in first if source_id not in aside]
     at_most = None if shows_all else MAX_ITEMS
     facts = facts_resting_on(conn, shown)
-    threads = targets.emptied_threads(conn, shown)
+    threads = targets.emptied_threads(conn, [*shown, *along])
     return ForgetPreview(
         target=target,
         scope_ids=scopes,
@@ -137,11 +143,13 @@ def preview_in(
         direct=len(asked),
         derived=len(derived),
         aside=len(aside),
+        along=len(along),
         facts=tuple(targets.glance_at_facts(conn, facts[:at_most], max_chars=MAX_BEGINNING_CHARS)),
         fact_count=len(facts),
         threads=tuple(threads[:MAX_ITEMS]),
         thread_count=len(threads),
         labels=labels_left(conn, target, scopes, threads, shown),
+        inside=_inside_words(conn, target, scopes, {*shown, *along}),
         already_erased=resolved.already_erased,
     )
 
@@ -188,6 +196,21 @@ def labels_left(
 def glances(conn: Connection, source_ids: Sequence[SourceId]) -> tuple[PreviewItem, ...]:
     """The first twenty of the sources, for somebody to recognise them."""
     return tuple(_items(conn, source_ids[:MAX_ITEMS], {}))
+
+
+def _inside_words(
+    conn: Connection, target: ForgetTarget, scopes: Scopes, gone: Collection[SourceId]
+) -> tuple[int, tuple[str, ...]]:
+    """Where a text that was asked for as a whole word is only a part of another one."""
+    if not target.whole_words:
+        return 0, ()
+    found = resolve(conn, replace(target, whole_words=False), scopes)
+    left = [source_id for source_id in found.sources if source_id not in gone]
+    words: dict[str, None] = {}
+    for text in targets.texts_of(conn, left[:MAX_ITEMS]):
+        for literal in target.words:
+            words.update(dict.fromkeys(words_around(text, literal)))
+    return len(left), tuple(words)[:MAX_WORDS_AROUND]
 
 
 def _items(

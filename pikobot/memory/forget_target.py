@@ -37,16 +37,17 @@ Scopes = Collection[ScopeId] | None
 class ForgetTarget:
     """Ids, or any of the rest together; but a workspace and a thread exclude each other.
 
-    Ids are public. ``words`` are literals in any case, all of which have to be there (`targets.find_holding`). A
-    ``thread`` may be its id or its name. ``from_`` and ``to`` are ISO 8601 and include the moment or the day that they
-    name, like those of ``memory.search``. ``owner_only`` leaves out what others said. ``along`` are sources that go
-    along without being shown: the request that asks for it.
+    Ids are public. ``words`` are literals in any case, all of which have to be there (`targets.find_holding`), with
+    ``whole_words`` not inside other words. A ``thread`` may be its id or its name. ``from_`` and ``to`` are ISO 8601
+    and include the moment or the day that they name, like those of ``memory.search``. ``owner_only`` leaves out what
+    others said. ``along`` are sources that go along without being shown: the request that asks for it.
     """
 
     sources: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     last_exchange: str | None = None
     words: tuple[str, ...] = ()
+    whole_words: bool = False
     thread: str | None = None
     workspace: str | None = None
     from_: str | None = None
@@ -146,7 +147,7 @@ def _resolve_said(
         scopes = _scopes_in(conn, target.workspace, scopes)
     bounds = bounds_of(target, scopes, None if thread is None else thread.id)
     if target.words:
-        holders = targets.find_holding(conn, target.words, bounds)
+        holders = targets.find_holding(conn, target.words, bounds, whole_words=target.whole_words)
         for source_id in along:
             holders.pop(source_id, None)
         return Resolved(tuple(holders), along=along, holders=holders)

@@ -1,29 +1,44 @@
 """What the owner reads in a conversation about forgetting, in English and Chinese, as Markdown."""
 
-from pikobot.memory.forget_preview import ForgetPreview, PreviewItem
+import re
+from datetime import date
+
+from pikobot.memory.forget_preview import MAX_BEGINNING_CHARS, ForgetPreview, PreviewItem
+from pikobot.memory.forget_search import Reach
+from pikobot.memory.periods import Period
 from pikobot.memory.questions import Language
-from pikobot.memory.receipts import AlreadyErased, Receipt
+from pikobot.memory.recall import spoken_speaker
+from pikobot.memory.recall_wording import spoken_period
+from pikobot.memory.receipts import AlreadyErased, Receipt, counted
 from pikobot.store.segmentation import fold
-from pikobot.text import Count
 
 MAX_SHOWN = 10
 
+# Each is a plain yes, alone or up to three of them one after the other. None has a condition in it.
 _YES = frozenset(
-    "yes,y,yes please,yes do,confirm,confirmed,i confirm,do it,yes do it,erase it,yes erase it,"
-    "是,是的,对,好,好的,确认,確認,确定,確定,可以,删除,删除吧,刪除吧,删吧,忘记吧,忘掉吧".split(",")
+    "yes,y,yep,yeah,yup,ok,okay,sure,fine,alright,all right,of course,definitely,absolutely,please do,do so,do it,"
+    "go ahead,go for it,confirm,confirmed,i confirm,i agree,agreed,i am sure,i'm sure,erase it,erase them,delete it,"
+    "delete them,remove it,remove them,forget them,all of it,all of them,"
+    "是,是的,是啊,对,對,对的,對的,好,好的,好吧,好啊,嗯,嗯嗯,行,行吧,行啊,可以,可以的,没问题,沒問題,当然,當然,同意,"
+    "确认,確認,确定,確定,确认删除,確認刪除,确定删除,確定刪除,删除,刪除,删除吧,刪除吧,删吧,刪吧,删,刪,删了,刪了,删了吧,刪了吧,"
+    "删掉,刪掉,删掉吧,刪掉吧,都删了,都删掉,都删了吧,都删掉吧,都删吧,全删了,全删掉,全部删除,全部删掉,删掉它,把它删了,忘记吧,忘掉吧,"
+    "忘了吧,请删除,請刪除,请删掉,請刪掉".split(",")
 )
+# Beside a consent only.
+_COURTESY = frozenset({"please", "thanks", "thank you", "谢谢", "謝謝"})
 _NO = frozenset(
-    "no,n,no thanks,cancel,stop,keep it,keep them,don't,do not,不,不要,不用,不用了,取消,别,算了,不是,保留".split(
+    "no,n,nope,no thanks,no thank you,cancel,stop,never mind,keep it,keep them,no keep it,no keep them,don't,do not,"
+    "不,不要,不用,不用了,不删,不删了,取消,别,别删,别删了,先别删,算了,算了吧,不是,保留,保留吧,留着,留着吧".split(
         ","
     )
 )
-_ASIDE = "message of earlier requests to forget"
+MAX_CONSENTS = 3
 _EDGES = " \t\r\n.,!?;:。，！？；：、~～\"'“”‘’「」"
 
 
 def says_yes(text: str) -> bool:
-    """Whether a message is nothing but a yes."""
-    return _bare(text) in _YES
+    """Whether a message is nothing but a yes, in up to three ways: ``ok, go ahead``, ``是的，删吧``."""
+    return "?" not in fold(text) and _are_consents(_bare(text), MAX_CONSENTS)
 
 
 def says_no(text: str) -> bool:
@@ -31,29 +46,72 @@ def says_no(text: str) -> bool:
     return _bare(text) in _NO
 
 
+def _are_consents(said: str, at_most: int) -> bool:
+    if said in _YES:
+        return True
+    words = said.split()
+    splits = ((" ".join(words[:at]), " ".join(words[at:])) for at in range(1, len(words)))
+    return at_most > 1 and any(
+        (first in _YES and (rest in _COURTESY or _are_consents(rest, at_most - 1)))
+        or (first in _COURTESY and _are_consents(rest, at_most - 1))
+        for first, rest in splits
+    )
+
+
 def _bare(text: str) -> str:
-    return " ".join(fold(text).replace("’", "'").replace(",", " ").strip(_EDGES).split())
+    return " ".join(_SEPARATORS.sub(" ", fold(text).replace("’", "'")).strip(_EDGES).split())
 
 
-def proposal_text(shown: ForgetPreview, language: Language) -> str:
+def proposal_text(shown: ForgetPreview, language: Language, reach: Reach = Reach.ALL) -> str:
     """What would go, and how the owner says so. Names only what is quoted from the sources and facts of the preview."""
     chinese = language == "zh"
-    counted = _counts(shown, chinese)
     parts = [
-        f"这些会被永久删除，连同由此得出的一切（{counted}）："
-        if chinese
-        else f"This would be erased for good, with everything made from it ({counted}):",
-        _list(
-            [_item(item) for item in shown.items[:MAX_SHOWN]],
-            shown.told,
-            chinese,
-        ),
+        *([_REACHES[reach][language]] if reach in _REACHES else []),
+        heading_text(shown, language),
+        _list([item_text(item, language) for item in shown.items[:MAX_SHOWN]], shown.told, chinese),
     ]
     if shown.fact_count:
         parts.append("随之删除的事实：" if chinese else "Facts that go with it:")
         facts = [_flat(fact.text) for fact in shown.facts[:MAX_SHOWN]]
         parts.append(_list(facts, shown.fact_count, chinese))
     return "\n\n".join(parts) + question_text(language)
+
+
+def heading_text(shown: ForgetPreview, language: Language) -> str:
+    """What is listed below it, with the numbers that the receipt will give."""
+    counts = [counted("sources", shown.total + shown.along, language)]
+    if of_requests := shown.aside + shown.along:
+        counts += [
+            f"其中 {of_requests} 条属于删除请求"
+            if language == "zh"
+            else f"{of_requests} of requests to forget"
+        ]
+    counts += [counted("facts", shown.fact_count, language)] if shown.fact_count else []
+    counts += [counted("threads", shown.thread_count, language)] if shown.thread_count else []
+    if language == "zh":
+        return f"这些会被永久删除，连同由此得出的一切（{'，'.join(counts)}）："
+    return f"This would be erased for good, with everything made from it ({', '.join(counts)}):"
+
+
+def item_text(item: PreviewItem, language: Language) -> str:
+    """A statement as answers quote it."""
+    day = "日期不明" if language == "zh" else "no date"
+    if item.said is not None:
+        said_on = date.fromisoformat(item.said[:10])
+        day = spoken_period(Period(said_on, said_on), language)
+    who = spoken_speaker(item.role, item.speaker, language)
+    cut = "…" if len(item.beginning) == MAX_BEGINNING_CHARS else ""
+    text = _flat(item.beginning) + cut
+    return f"{day}，{who}：“{text}”" if language == "zh" else f"{day}, {who}: “{text}”"
+
+
+def unheeded_text(language: Language) -> str:
+    """Before the answer to a message that came next after a preview and is no plain yes or no."""
+    return (
+        "什么都没有删除：这不是一个单独的“是”，刚才列出的内容都还保留着。"
+        if language == "zh"
+        else "Nothing was erased: that was not a plain yes, and all that was shown is still kept."
+    )
 
 
 def question_text(language: Language) -> str:
@@ -133,27 +191,6 @@ def ephemeral_text(language: Language) -> str:
     )
 
 
-def _counts(shown: ForgetPreview, chinese: bool) -> str:
-    counts = [
-        (shown.told, "条记录", "statement"),
-        (shown.fact_count, "条事实", "fact"),
-        (shown.thread_count, "个完整的话题", "whole conversation"),
-        (
-            shown.aside,
-            "条以前的删除请求和回答",
-            "message of earlier requests to forget|messages of earlier requests to forget",
-        ),
-    ]
-    if chinese:
-        return "，".join(f"{count} {name}" for count, name, _ in counts if count)
-    return ", ".join(f"{Count(count):{nouns}}" for count, _, nouns in counts if count)
-
-
-def _item(item: PreviewItem) -> str:
-    day = "" if item.said is None else f"{item.said[:10]}, "
-    return f"{day}{item.speaker}: {_flat(item.beginning)}"
-
-
 def _list(items: list[str], total: int, chinese: bool) -> str:
     more = total - len(items)
     if more > 0:
@@ -168,3 +205,16 @@ def _list(items: list[str], total: int, chinese: bool) -> str:
 
 def _flat(text: str) -> str:
     return " ".join(text.split())
+
+
+_SEPARATORS = re.compile("[,、;；.。!！~～\\s]+")
+_REACHES: dict[Reach, dict[Language, str]] = {
+    Reach.SOME: {
+        "en": "Some of this holds only a part of your words, so look at it first: it goes along if you say yes.",
+        "zh": "其中有些只含有你所说的一部分字词，请先看清楚：回复“是”会一并删除。",
+    },
+    Reach.NEAREST: {
+        "en": "Nothing that is kept holds all of your words. This comes nearest:",
+        "zh": "没有内容含有你所说的全部字词，最接近的是：",
+    },
+}

@@ -1,6 +1,6 @@
 """Forgetting that is asked for in conversation: proposed, shown, and carried out only on the owner's own word.
 
-    request ─▶ find_asked, or what a tool names ─▶ propose (ids, on the run) ─▶ show (text and token, with the answer)
+    request ─▶ what it means (`forget_search`) ─▶ propose (ids, on the run) ─▶ show (text and token, with the answer)
     next message in the same place ─▶ waiting ─▶ yes ─▶ carry_out ─▶ receipt, or shown again when it has changed
                                               └▶ anything else drops it
 
@@ -9,41 +9,27 @@ sources and facts that it quotes as read by the run, so that its answer goes whe
 its answer go along.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pikobot.errors import NotFound
 from pikobot.memory import forget_wording
 from pikobot.memory.forget import forget
 from pikobot.memory.forget_preview import ForgetPreview, preview_in
-from pikobot.memory.forget_requests import ForgetRequest, means_to_forget
-from pikobot.memory.forget_target import ForgetTarget, Resolved, bounds_of, resolve
+from pikobot.memory.forget_requests import means_to_forget
+from pikobot.memory.forget_search import Asked, Reach
+from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.questions import Language
 from pikobot.memory.receipts import Changed, Receipt
-from pikobot.store import closure, leases, proposals, targets
+from pikobot.store import leases, proposals, targets
 from pikobot.store.connection import Connection, Database
-from pikobot.store.facts import FactId
 from pikobot.store.leases import Lease
 from pikobot.store.proposals import Place, Proposal
 from pikobot.store.runs import RunId, cite_sources
-from pikobot.store.scopes import Scope, ScopeId, find_scope
-from pikobot.store.sources import SourceId
-from pikobot.store.threads import Thread, find_thread_by_key, find_thread_by_public_id
+from pikobot.store.scopes import Scope, find_scope
+from pikobot.store.threads import find_thread_by_key, find_thread_by_public_id
 
 CONFIRM_WITHIN_MS = 3_600_000
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is to be proposed: sources, and facts that are named as such."""
-
-    source_ids: tuple[SourceId, ...] = ()
-    fact_ids: tuple[FactId, ...] = ()
-
-    @property
-    def is_nothing(self) -> bool:
-        return not self.source_ids and not self.fact_ids
 
 
 @dataclass(frozen=True)
@@ -54,47 +40,6 @@ class Carried:
     has_erased: bool
     is_shown_again: bool = False
     is_clean: bool = True
-
-
-def find_named(conn: Connection, target: ForgetTarget, scope_id: ScopeId) -> Asked:
-    """What a target means in a scope, without the request (``along``) and its answer. Raises like `resolve`."""
-    return _asked(conn, resolve(conn, target, [scope_id]))
-
-
-def find_asked(
-    conn: Connection, request: ForgetRequest, *, asking: str, thread: Thread, workspace: str
-) -> Asked:
-    """What a request in the owner's own words means, said in a thread; ``asking`` is its own public id.
-
-    Words are looked for as they stand, and only if nothing holds all of them, in any form.
-    """
-    scopes, along = [thread.scope_id], (asking,)
-    if request.words or request.period is not None:
-        target = _narrowed(request, along)
-    elif request.last_exchange:
-        target = ForgetTarget(last_exchange=thread.public_id, along=along)
-    elif request.this_thread:
-        target = ForgetTarget(thread=thread.public_id, along=along)
-    else:
-        target = ForgetTarget(workspace=workspace, along=along)
-    resolved = resolve(conn, target, scopes)
-    found = _asked(conn, resolved)
-    if request.words and found.is_nothing:
-        matching = targets.find_matching(conn, request.words, bounds_of(target, scopes))
-        found = _asked(conn, Resolved(tuple(matching), along=resolved.along))
-    return found
-
-
-def _narrowed(request: ForgetRequest, along: tuple[str, ...]) -> ForgetTarget:
-    """The words, the period, or the words in the period."""
-    first, last = (None, None) if request.period is None else (request.period.first, request.period.last)
-    return ForgetTarget(
-        words=request.words,
-        from_=None if first is None else first.isoformat(),
-        to=None if last is None else last.isoformat(),
-        owner_only=request.owner_only,
-        along=along,
-    )
 
 
 def propose(db: Database, lease: Lease, asked: Asked) -> bool:
@@ -112,8 +57,11 @@ def propose(db: Database, lease: Lease, asked: Asked) -> bool:
         return True
 
 
-def show(db: Database, lease: Lease, language: Language) -> str | None:
-    """What a run has to show at the end of its answer: empty without a proposal; None when the run is lost."""
+def show(db: Database, lease: Lease, language: Language, reach: Reach = Reach.ALL) -> str | None:
+    """What a run has to show at the end of its answer: empty without a proposal; None when the run is lost.
+
+    ``reach`` says how near that is to what was asked for.
+    """
     run_id = RunId(lease.row_id)
     with db.read() as conn:
         if not proposals.has_proposal(conn, run_id):
@@ -130,7 +78,8 @@ def show(db: Database, lease: Lease, language: Language) -> str | None:
         quoted = targets.find_ids(tx, [item.id for item in shown.items], None).values()
         under_facts = targets.sources_under_facts(tx, [fact.public_id for fact in shown.facts])
         cite_sources(tx, run_id, [*quoted, *under_facts])
-        return forget_wording.proposal_text(shown, language)
+        with_answer = replace(shown, along=shown.along + 1)  # the answer that shows it goes along as well
+        return forget_wording.proposal_text(with_answer, language, reach)
 
 
 def waiting(
@@ -237,9 +186,3 @@ def _shown(conn: Connection, proposal: Proposal) -> ForgetPreview | None:
 
 def _target(proposal: Proposal) -> ForgetTarget:
     return ForgetTarget(sources=proposal.source_ids, facts=proposal.fact_ids, along=(proposal.request_id,))
-
-
-def _asked(conn: Connection, resolved: Resolved) -> Asked:
-    along = set(closure.closure_of(conn, resolved.along))
-    facts: Sequence[FactId] = targets.fact_ids_of(conn, [fact.public_id for fact in resolved.facts])
-    return Asked(tuple(each for each in resolved.sources if each not in along), tuple(facts))

@@ -13,19 +13,20 @@ Language = Literal["en", "zh"]
 
 MAX_LABELS_SHOWN = 3
 
-_TABLES = {
-    "sources": ("source with its index rows|sources with their index rows", "来源（连同索引）"),
-    "media": ("attachment|attachments", "附件"),
-    "facts": ("fact learned from them|facts learned from them", "由此得出的事实"),
-    "fact_tags": ("tag|tags", "标签"),
-    "entities": ("name of people and things|names of people and things", "人和事物的名称"),
-    "vectors": ("vector|vectors", "向量"),
-    "source_dependencies": ("link between sources|links between sources", "来源之间的关联"),
-    "run_sources": ("citation|citations", "引用记录"),
-    "run_transcript": ("message of tool transcripts|messages of tool transcripts", "工具调用记录"),
-    "threads": ("thread|threads", "话题"),
-    "runs": ("empty run|empty runs", "空的运行记录"),
+# How each kind of what is kept is counted, the same before an erasure and after it.
+_COUNTED = {
+    "sources": ("message", "消息 {} 条"),
+    "facts": ("fact", "事实 {} 条"),
+    "threads": ("conversation", "话题 {} 个"),
+    "media": ("attachment", "附件 {} 个"),
+    "fact_tags": ("tag", "标签 {} 个"),
+    "entities": ("name of people or things|names of people or things", "人和事物的名称 {} 个"),
 }
+_INTERNAL = ("vectors", "source_dependencies", "run_sources", "run_transcript", "runs")
+_INTERNAL_NOUNS = (
+    "internal entry that belonged to them|internal entries that belonged to them",
+    "与之相关的内部条目 {} 条",
+)
 
 
 @dataclass(frozen=True)
@@ -82,17 +83,18 @@ class Receipt:
         return receipt if self.labels is None else receipt | {"names": labels_as_json(self.labels)}
 
     def render_lines(self, language: Language = "en") -> list[str]:
-        """A table of what went, and a few lines for people, without line ends."""
+        """What went, in the words of the preview, and a few lines for people, without line ends."""
         chinese = language == "zh"
+        removed = self.removed.rows
         counts = [
-            f"{count} {name}" if chinese else f"{Count(count):{nouns}}"
-            for table, (nouns, name) in _TABLES.items()
-            if (count := self.removed.rows.get(table))
+            _counted(count, nouns, chinese)
+            for table, nouns in _COUNTED.items()
+            if (count := removed.get(table))
         ]
-        width = max((line.index(" ") for line in counts), default=0)
-        lines = [self._heading(chinese)]
-        for number, _, name in (line.partition(" ") for line in counts):
-            lines.append(f"  {number:>{width}}  {name}")
+        if internal := sum(removed.get(table, 0) for table in _INTERNAL):
+            counts.append(_counted(internal, _INTERNAL_NOUNS, chinese))
+        width = 0 if chinese else max((line.index(" ") for line in counts), default=0)
+        lines = [self._heading(chinese), *("  " + " " * (width - line.find(" ")) + line for line in counts)]
         lines += [] if self.labels is None else label_lines(self.labels, language)
         lines += self._runs_line(chinese)
         lines.append(self._scan_line(chinese))
@@ -119,11 +121,13 @@ class Receipt:
     def _scan_line(self, chinese: bool) -> str:
         scan = self.scan
         found = sum(find.fragments for find in scan.finds)
+        megabytes = f"{scan.bytes / 1_000_000:.1f} MB"
         if chinese:
-            line = f"检查：在 {scan.files} 个文件（{scan.bytes} 字节）中查找 {scan.fragments} 个片段，发现 {found} 个"
-            return line + (f"；{scan.too_short} 段文字太短，无法查找" if scan.too_short else "")
-        line = f"Checked: {Count(scan.files):file} ({scan.bytes} bytes) searched for {Count(scan.fragments):fragment}, "
-        line += f"{found} found"
+            line = f"检查：在 {scan.files} 个文件（{megabytes}）中查找 {scan.fragments} 小段被删的文字，"
+            line += f"找到 {found} 段" if found else "都没有找到"
+            return line + (f"；另有 {scan.too_short} 段文字太短，无法查找" if scan.too_short else "")
+        line = f"Checked: {Count(scan.files):file} ({megabytes}) searched for {Count(scan.fragments):piece} of the "
+        line += f"erased text, {found or 'none'} found"
         return line + (f"; {Count(scan.too_short):text} too short to look for" if scan.too_short else "")
 
     def _problems(self, chinese: bool) -> list[str]:
@@ -139,15 +143,25 @@ class Receipt:
                 "内容很长，只查找了一部分" if chinese else "Of very long contents only a part was looked for"
             )
         for find in self.scan.finds:
+            pieces = f"{Count(find.fragments):piece of it: remove it|pieces of it: remove them}"
             lines.append(
-                f"{find.file} 中仍有 {find.fragments} 个片段：请删除或修改该文件"
+                f"{find.file} 中仍有 {find.fragments} 小段：请删除或修改该文件"
                 if chinese
-                else f"{find.file} still holds {Count(find.fragments):fragment: remove it|fragments: remove them} there"
+                else f"{find.file} still holds {pieces} there"
             )
         return lines + [
             f"无法检查：{problem}" if chinese else f"Not checked: {problem}"
             for problem in self.scan.unreadable
         ]
+
+
+def counted(table: str, count: int, language: Language) -> str:
+    """So many of a kind of what is kept: ``3 messages``, ``消息 3 条``."""
+    return _counted(count, _COUNTED[table], language == "zh")
+
+
+def _counted(count: int, nouns: tuple[str, str], chinese: bool) -> str:
+    return nouns[1].format(count) if chinese else f"{Count(count):{nouns[0]}}"
 
 
 def tells_of_traces(result: Mapping[str, object]) -> bool:
@@ -188,9 +202,9 @@ def label_lines(labels: Labels, language: Language) -> list[str]:
         )
     if labels.external_id_count:
         lines.append(
-            f"外部编号中仍有该文字，删除该来源才会消失：{ids}"
+            f"外部编号中仍有该文字，删除那条消息才会消失：{ids}"
             if chinese
-            else f"An id from outside keeps it until its source is forgotten: {ids}"
+            else f"An id from outside keeps it until its message is forgotten: {ids}"
         )
     return lines
 

@@ -30,7 +30,7 @@ import apsw
 from pikobot.clock import Clock
 from pikobot.errors import DamagedData, InstanceBusy, PikobotError
 from pikobot.files import FILE_MODE, os_failure
-from pikobot.store.literal import contains_folded
+from pikobot.store.literal import contains_folded, contains_word_folded
 from pikobot.store.open_files import OpenFiles
 from pikobot.store.vectors.cache import BLOCKS
 
@@ -312,11 +312,17 @@ def _set_up(conn: Connection, path: Path) -> None:
     # Reads the text index over sources word by word; in a file that has none it is an error to ask.
     conn.execute("CREATE VIRTUAL TABLE temp.sources_words USING fts5vocab (main, sources_text, instance)")
     conn.create_scalar_function("contains_folded", _contains_folded, 2, deterministic=True)
+    conn.create_scalar_function("contains_word_folded", _contains_word_folded, 2, deterministic=True)
 
 
 def _contains_folded(*values: SqlValue) -> SqlValue:
     text, folded_needle = values
     return contains_folded(str(text), str(folded_needle))
+
+
+def _contains_word_folded(*values: SqlValue) -> SqlValue:
+    text, folded_needle = values
+    return contains_word_folded(str(text), str(folded_needle))
 
 
 @contextmanager

@@ -11,6 +11,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from pikobot.store.segmentation import is_cjk
+
 # No character outside this range folds into it and none inside folds at all, so such a needle compares as it
 # is.
 _CASELESS = re.compile("[\u3000-\u9fff]+")
@@ -22,6 +24,40 @@ _ZERO_WIDTH_JOINER = "\u200d"
 def contains_folded(text: str, folded_needle: str) -> bool:
     """Whether the text contains the needle, which was folded with ``str.casefold`` once by the caller."""
     return folded_needle in text or (not _is_caseless(folded_needle) and folded_needle in text.casefold())
+
+
+def contains_word_folded(text: str, folded_needle: str) -> bool:
+    """Whether the text contains the needle (see `contains_folded`) where no word goes on before or after it.
+
+    Scripts that don't separate words go on nowhere: a CJK needle, or one between CJK characters, is found anywhere.
+    """
+    if not folded_needle or not contains_folded(text, folded_needle):
+        return False
+    folded = text.casefold()
+    at = folded.find(folded_needle)
+    while at >= 0:
+        end = at + len(folded_needle)
+        if not _goes_on(folded, at) and not _goes_on(folded, end):
+            return True
+        at = folded.find(folded_needle, at + 1)
+    return False
+
+
+def words_around(text: str, needle: str) -> list[str]:
+    """The distinct words of a text, as they stand, that hold a needle within them."""
+    words = dict.fromkeys(re.findall("\\w+", text))
+    folded = needle.casefold()
+    return [
+        word for word in words if contains_folded(word, folded) and not contains_word_folded(word, folded)
+    ]
+
+
+def _goes_on(text: str, at: int) -> bool:
+    """Whether the characters on both sides of a position belong to one word."""
+    return 0 < at < len(text) and all(
+        (char.isalnum() or char == "_" or unicodedata.category(char).startswith("M")) and not is_cjk(char)
+        for char in text[at - 1 : at + 1]
+    )
 
 
 def find_folded(text: str, needle: str, start: int = 0) -> tuple[int, int] | None:

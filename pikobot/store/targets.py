@@ -5,7 +5,6 @@ sources that it quotes, for those say it.
 """
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +13,6 @@ from pikobot.store.connection import Connection
 from pikobot.store.erasures import Tombstone
 from pikobot.store.facts import FactId, text_identity
 from pikobot.store.scopes import ScopeId
-from pikobot.store.segmentation import is_cjk, match_expression, pairs, quoted
 from pikobot.store.sources import Role, SourceId
 from pikobot.store.text_index import IS_DATED
 from pikobot.store.threads import ThreadId
@@ -25,9 +23,8 @@ Holder = Literal["text", "speaker", "fact"]
 # Speakers that nobody has named: their names are not what somebody looks for.
 UNNAMED_SPEAKERS = ("owner", "pikobot", "assistant", "participant")
 UNNAMED_SUBJECTS = ("owner", "assistant")
-LEAST_SHARE_OF_PAIRS = 2 / 3
 
-_IN_BOUNDS = f"""
+IN_BOUNDS = f"""
     (:scopes IS NULL OR s.scope_id IN (SELECT value FROM json_each(:scopes)))
     AND (:thread IS NULL OR s.thread_id = :thread)
     AND (:role IS NULL OR s.role = :role)
@@ -37,12 +34,12 @@ _IN_BOUNDS = f"""
 """
 _FACTS_HOLDING = """
     SELECT id FROM facts
-    WHERE contains_folded(text, :folded) OR (value IS NOT NULL AND contains_folded(value, :folded))
-      OR (subject NOT IN (SELECT value FROM json_each(:subjects)) AND contains_folded(subject, :folded))
-    UNION SELECT fact_id FROM fact_tags WHERE contains_folded(tag, :folded)
-    UNION SELECT fact_id FROM entity_aliases WHERE contains_folded(folded, :folded)
+    WHERE {contains}(text, :folded) OR (value IS NOT NULL AND {contains}(value, :folded))
+      OR (subject NOT IN (SELECT value FROM json_each(:subjects)) AND {contains}(subject, :folded))
+    UNION SELECT fact_id FROM fact_tags WHERE {contains}(tag, :folded)
+    UNION SELECT fact_id FROM entity_aliases WHERE {contains}(folded, :folded)
     UNION SELECT fe.fact_id FROM entities AS n CROSS JOIN fact_entities AS fe ON fe.entity_id = n.id
-        WHERE contains_folded(n.name, :folded)
+        WHERE {contains}(n.name, :folded)
 """
 
 
@@ -198,47 +195,27 @@ def sources_of_facts(conn: Connection, fact_ids: Iterable[FactId]) -> list[Sourc
 
 def find_in(conn: Connection, bounds: Bounds) -> list[SourceId]:
     """All sources in the bounds."""
-    rows = conn.execute(f"SELECT s.id FROM sources AS s WHERE {_IN_BOUNDS} ORDER BY s.id", bounds.bindings)
+    rows = conn.execute(f"SELECT s.id FROM sources AS s WHERE {IN_BOUNDS} ORDER BY s.id", bounds.bindings)
     return [SourceId(row[0]) for row in rows]
 
 
-def find_holding(conn: Connection, literals: Sequence[str], bounds: Bounds) -> dict[SourceId, Holder]:
+def find_holding(
+    conn: Connection, literals: Sequence[str], bounds: Bounds, *, whole_words: bool = False
+) -> dict[SourceId, Holder]:
     """Sources in the bounds that hold every one of the literals in any case, with where the first one stands.
+
+    With ``whole_words`` not inside other words, as far as a script separates words (`contains_word_folded`).
 
     A source holds a literal in its text, in the name of its speaker, or in what a fact that quotes it says or names.
     Reads every text of the scopes.
     """
     found: dict[SourceId, Holder] | None = None
     for literal in literals:
-        holders = _holders(conn, literal.casefold(), bounds)
+        holders = _holders(conn, literal.casefold(), bounds, whole_words)
         found = (
             holders if found is None else {each: where for each, where in found.items() if each in holders}
         )
     return found or {}
-
-
-def find_matching(conn: Connection, words: Sequence[str], bounds: Bounds) -> list[SourceId]:
-    """Sources in the bounds in which each of the folded words occurs in some form, by the text index.
-
-    A run of CJK characters occurs where two thirds of its pairs do.
-    """
-    found: set[int] | None = None
-    for word in words:
-        parts = [quoted(pair) for pair in pairs(word)] if is_cjk(word) else [match_expression(word)]
-        hits: Counter[int] = Counter()
-        for expression in filter(None, parts):
-            rows = conn.execute(
-                f"""
-                SELECT s.id FROM sources_text CROSS JOIN sources AS s ON s.id = sources_text.rowid
-                WHERE sources_text MATCH :expression AND {_IN_BOUNDS}
-                """,
-                {**bounds.bindings, "expression": expression},
-            )
-            hits.update(int(row[0]) for row in rows)
-        least = len(parts) * LEAST_SHARE_OF_PAIRS
-        matched = {source_id for source_id, count in hits.items() if count >= least}
-        found = matched if found is None else found & matched
-    return [SourceId(source_id) for source_id in sorted(found or ())]
 
 
 def fact_ids_of(conn: Connection, public_ids: Iterable[str]) -> list[FactId]:
@@ -326,6 +303,15 @@ def requests_of(
     return [(SourceId(row[0]), str(row[1])) for row in rows]
 
 
+def texts_of(conn: Connection, source_ids: Iterable[SourceId]) -> list[str]:
+    """The texts of the sources, in the order of the ids."""
+    rows = conn.execute(
+        "SELECT text FROM sources WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
+        (json.dumps(list(source_ids)),),
+    )
+    return [str(row[0]) for row in rows]
+
+
 def glance_at(conn: Connection, source_ids: Iterable[SourceId], *, max_chars: int) -> list[SourceGlance]:
     """The sources in the order given, their texts cut."""
     glances = []
@@ -371,15 +357,16 @@ def emptied_threads(conn: Connection, source_ids: Collection[SourceId]) -> list[
     return [(str(row[0]), row[1]) for row in rows]
 
 
-def _holders(conn: Connection, folded: str, bounds: Bounds) -> dict[SourceId, Holder]:
+def _holders(conn: Connection, folded: str, bounds: Bounds, whole_words: bool) -> dict[SourceId, Holder]:
+    contains = "contains_word_folded" if whole_words else "contains_folded"
     found: dict[SourceId, Holder] = {}
     bindings = {**bounds.bindings, "folded": folded, "unnamed": json.dumps(UNNAMED_SPEAKERS)}
     rows = conn.execute(
         f"""
-        SELECT s.id, contains_folded(s.text, :folded) FROM sources AS s
-        WHERE {_IN_BOUNDS} AND (
-            contains_folded(s.text, :folded) OR (
-                s.speaker NOT IN (SELECT value FROM json_each(:unnamed)) AND contains_folded(s.speaker, :folded)
+        SELECT s.id, {contains}(s.text, :folded) FROM sources AS s
+        WHERE {IN_BOUNDS} AND (
+            {contains}(s.text, :folded) OR (
+                s.speaker NOT IN (SELECT value FROM json_each(:unnamed)) AND {contains}(s.speaker, :folded)
             )
         )
         ORDER BY s.id
@@ -391,7 +378,7 @@ def _holders(conn: Connection, folded: str, bounds: Bounds) -> dict[SourceId, Ho
     rows = conn.execute(
         f"""
         SELECT DISTINCT s.id FROM fact_evidence AS e CROSS JOIN sources AS s ON s.id = e.source_id
-        WHERE e.fact_id IN ({_FACTS_HOLDING}) AND {_IN_BOUNDS} ORDER BY s.id
+        WHERE e.fact_id IN ({_FACTS_HOLDING.format(contains=contains)}) AND {IN_BOUNDS} ORDER BY s.id
         """,
         {**bindings, "subjects": json.dumps(UNNAMED_SUBJECTS)},
     )

@@ -1,7 +1,7 @@
 """Forgetting in conversation: only the owner's next message carries it out, with a model and without one."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -11,7 +11,13 @@ from pikobot.config_file import default_config_text
 from pikobot.memory.forget import forget
 from pikobot.memory.forget_preview import preview
 from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.forget_wording import kept_text, nothing_text, nothing_waits_text, unclear_text
+from pikobot.memory.forget_wording import (
+    kept_text,
+    nothing_text,
+    nothing_waits_text,
+    unclear_text,
+    unheeded_text,
+)
 from pikobot.memory.proposals import CONFIRM_WITHIN_MS
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
@@ -56,14 +62,13 @@ async def test_a_yes_erases_what_was_shown_the_request_and_its_answer(
         async with running(db, played() if model else None) as runner:
             shown = await tell(runner, OF_MODEL if model else ASKED["en"])
             assert (shown.proposes_erasure, shown.has_erased) == (True, False)
-            assert "- 2024-03-01, owner: I moved to Porto" in shown.text
+            assert "(3 messages, 2 of requests to forget, 1 fact, 1 conversation)" in shown.text
+            assert "- 1 March 2024, you: “I moved to Porto”" in shown.text
             assert len(texts(db)) == 4
             done = await tell(runner, "Yes!")
         assert (done.state, done.proposes_erasure, done.has_erased) == (State.SUCCEEDED, False, True)
-        assert done.text.startswith(
-            "Forgotten:\n\n- 3 sources with their index rows\n- 1 fact learned from them\n"
-        )
-        assert "0 found" in done.text
+        assert done.text.startswith("Forgotten:\n\n- 3 messages\n- 1 fact\n")
+        assert "none found" in done.text
         assert texts(db) == ["My cat is Miso"]
         assert rows(db, "SELECT * FROM facts") == rows(db, "SELECT * FROM forget_proposals") == []
         assert b"Porto" not in db.path.read_bytes()
@@ -72,13 +77,13 @@ async def test_a_yes_erases_what_was_shown_the_request_and_its_answer(
 @pytest.mark.parametrize(
     ("said", "request_text", "yes", "shown_line"),
     [
-        ("我三月搬到了波尔图", "请忘记我搬到波尔图的事", "是", "- 2024-03-01, owner: 我三月搬到了波尔图"),
-        ("我的牙医是陈医生", "忘记我的牙医", "y", "- 2024-03-01, owner: 我的牙医是陈医生"),
+        ("我三月搬到了波尔图", "请忘记我搬到波尔图的事", "是", "- 2024年3月1日，你：“我三月搬到了波尔图”"),
+        ("我的牙医是陈医生", "忘记我的牙医", "y", "- 2024年3月1日，你：“我的牙医是陈医生”"),
         (
             "I'm moving to Porto",
             "forget that I moved to Porto",
             "yes",
-            "- 2024-03-01, owner: I'm moving to Porto",
+            "- 1 March 2024, you: “I'm moving to Porto”",
         ),
     ],
 )
@@ -142,8 +147,12 @@ async def test_without_a_model_words_of_a_day_and_names_alone_are_shown_first(
         before = texts(db)
         async with running(db, None) as runner:
             shown = await tell(runner, request_text)
-            listed = [line.rpartition(": ")[2] for line in shown.text.splitlines() if line.startswith("- ")]
-            assert sorted(listed) == sorted(each.rpartition(": ")[2] for each in gone)
+            listed = [
+                line.partition("“")[2].rstrip("”")
+                for line in shown.text.splitlines()
+                if line.startswith("- ")
+            ]
+            assert sorted(listed) == sorted(gone)
             assert shown.proposes_erasure
             assert set(before) <= set(texts(db))
             assert (await tell(runner, "yes")).has_erased
@@ -156,7 +165,7 @@ async def test_a_model_is_asked_about_a_name_alone(tmp_path: Path) -> None:
         say(db, "Melanie paints", thread="old")
         model = played("Melanie")
         async with running(db, model) as runner:
-            assert (await tell(runner, "delete Melanie")).is_models_choice
+            assert (await tell(runner, "delete Melanie")).must_be_seen
 
 
 @pytest.mark.parametrize("request_text", ["forget my dentist", "忘记我的牙医", "delete this conversation"])
@@ -262,10 +271,82 @@ async def test_any_other_message_keeps_everything(tmp_path: Path, between: str, 
         say(db, PORTO, thread="old")
         async with running(db, played()) as runner:
             await tell(runner, OF_MODEL)
-            assert (await tell(runner, between, thread)).text == "Fine."
+            preface = unheeded_text("en" if between.isascii() else "zh")
+            assert (await tell(runner, between, thread)).text == f"{preface}\n\nFine."
             assert (await tell(runner, "yes")).text == "Fine."
         assert PORTO in texts(db)
         assert rows(db, "SELECT count(*) FROM erasures") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "between"),
+    [
+        ("forget Porto", "ok, but keep the first"),
+        ("forget Porto", "Where is Porto?"),
+        ("请忘记 Porto", "嗯，不过等等"),
+    ],
+)
+@in_event_loop
+async def test_without_a_model_what_is_no_plain_yes_is_answered_with_a_word_of_it(
+    tmp_path: Path, request_text: str, between: str
+) -> None:
+    language: Literal["en", "zh"] = "en" if between.isascii() else "zh"
+    with opened(tmp_path) as db:
+        say(db, PORTO, thread="old")
+        async with running(db, None) as runner:
+            await tell(runner, request_text)
+            told = (await tell(runner, between)).text
+            assert told.startswith(unheeded_text(language) + "\n\n")
+            assert unheeded_text(language) not in (await tell(runner, "I like tea")).text
+            assert (await tell(runner, "yes")).text == nothing_waits_text("en")
+        assert told in texts(db)
+        assert PORTO in texts(db)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "yes"),
+    [
+        ("forget Porto", "ok"),
+        ("forget Porto", "delete it"),
+        ("请忘记 Porto", "嗯"),
+        ("请忘记 Porto", "是的，删吧"),
+    ],
+)
+@in_event_loop
+async def test_a_preview_and_its_receipt_give_the_same_numbers(
+    tmp_path: Path, request_text: str, yes: str
+) -> None:
+    with opened(tmp_path) as db:
+        [porto] = say(db, PORTO, thread="old")
+        learn(db, "lives in Porto", porto)
+        async with running(db, None) as runner:
+            await tell(runner, "Where is Porto?", "asked")
+            await tell(runner, request_text)  # and again, so that the first time is of earlier requests
+            shown = (await tell(runner, request_text)).text
+            done = await tell(runner, yes)
+        counts = (
+            ["7 messages", "1 fact", "3 conversations"]
+            if yes.isascii()
+            else ["消息 7 条", "事实 1 条", "话题 3 个"]
+        )
+        assert [count in shown for count in counts] == [True] * 3
+        assert [f"\n- {count}" in done.text for count in counts] == [True] * 3
+        assert texts(db) == []
+
+
+@in_event_loop
+async def test_what_only_resembles_the_words_must_be_seen_before_it_goes(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "Lent Marco 250 euros", "借给张伟两千五", thread="old")
+        async with running(db, None) as runner:
+            for request_text in ("forget the money I lent to Marco", "忘掉我借给张伟的钱"):
+                shown = await tell(runner, request_text)
+                assert (shown.proposes_erasure, shown.must_be_seen) == (True, True)
+                assert shown.text.startswith(("Nothing that is kept holds all", "没有内容含有你所说的全部"))
+                assert (await tell(runner, "yes")).has_erased
+            assert texts(db) == []
+            say(db, "Marco", thread="old")
+            assert not (await tell(runner, "forget Marco")).must_be_seen
 
 
 @in_event_loop
@@ -415,8 +496,8 @@ async def test_a_find_that_remains_is_told_apart(tmp_path: Path, is_left: bool) 
 @pytest.mark.parametrize(
     ("request_text", "no", "counted"),
     [
-        ("forget Porto", "no", "1 statement, 1 whole conversation, 5 messages of earlier requests to forget"),
-        ("请忘记 Porto", "好吧，留着", "1 条记录，1 个完整的话题，5 条以前的删除请求和回答"),
+        ("forget Porto", "no", "(8 messages, 7 of requests to forget, 2 conversations)"),
+        ("请忘记 Porto", "好吧，留着", "（消息 8 条，其中 7 条属于删除请求，话题 1 个）"),
     ],
 )
 @in_event_loop
@@ -442,7 +523,7 @@ async def test_where_nothing_but_an_earlier_request_is_left_that_is_shown(tmp_pa
         async with running(db, None) as runner:
             await tell(runner, "forget my dentist")
             shown = await tell(runner, "forget my dentist")
-            assert "owner: forget my dentist" in shown.text
+            assert "you: “forget my dentist”" in shown.text
             assert (await tell(runner, "yes")).has_erased
         assert texts(db) == []
 

@@ -211,8 +211,9 @@ async def test_the_answer_ends_with_what_would_go_as_the_application_words_it(tm
             ended = await end_of(await runner.ask("please delete Porto", thread_key="t"))
         shown = (
             "Let me see.\n\nIt is proposed.\n\n"
-            "This would be erased for good, with everything made from it (1 statement, 1 fact, 1 whole conversation):"
-            "\n\n- 2024-03-01, owner: I moved to Porto\n\nFacts that go with it:\n\n- lives in Porto\n\n"
+            "This would be erased for good, with everything made from it "
+            "(3 messages, 2 of requests to forget, 1 fact, 2 conversations):"
+            "\n\n- 1 March 2024, you: “I moved to Porto”\n\nFacts that go with it:\n\n- lives in Porto\n\n"
             "Answer “yes” to erase it; any other message keeps it."
         )
         assert (ended.text, ended.proposes_erasure) == (shown, True)
@@ -237,7 +238,7 @@ def test_a_run_that_goes_on_after_a_crash_shows_what_it_had_proposed(tmp_path: P
         assert len(again.transcript) == 1
         shown = db.perform(proposals.show, again.lease, "zh")
         assert shown is not None
-        assert "- 2024-03-01, owner: I moved to Porto" in shown
+        assert "- 2024年3月1日，你：“I moved to Porto”" in shown
         assert shown.endswith("回复“是”就删除；回复其他内容则保留。")
 
 

@@ -14,6 +14,7 @@ import pytest
 from pikobot.instance import Instance
 from pikobot.memory import proposals
 from pikobot.memory.forget import forget
+from pikobot.memory.forget_search import Asked
 from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.receipts import Receipt
 from pikobot.memory.tags import TagParams, tag_fact
@@ -83,7 +84,7 @@ def plant(db: Database) -> Planted:
     )
     asking = exchange(db, "forget it", thread="forgetting", is_leased=True)
     assert asking.lease is not None
-    db.perform(proposals.propose, asking.lease, proposals.Asked((source_id,)))
+    db.perform(proposals.propose, asking.lease, Asked((source_id,)))
     write(db, leases.finish, asking.lease, State.SUCCEEDED, now_ms=db.clock.now_ms())
     assert answered.answer is not None
     return Planted(secret, fact, thread)

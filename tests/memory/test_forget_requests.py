@@ -3,8 +3,9 @@ from datetime import date
 
 import pytest
 
-from pikobot.memory.forget_requests import ForgetRequest, asks_to_forget, means_to_forget, read_request
+from pikobot.memory.forget_requests import asks_to_forget, means_to_forget, read_request
 from pikobot.memory.forget_wording import says_no, says_yes
+from pikobot.memory.forget_words import ForgetRequest
 from pikobot.memory.periods import Period
 
 TODAY = date(2026, 11, 30)
@@ -327,7 +328,16 @@ def test_a_bare_no_is_one(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["yes but not the second one", "yesterday", "是不是", "是的，但是留下第二条", "ok", "", "?", "nobody"],
+    [
+        "yes but not the second one",
+        "yesterday",
+        "是不是",
+        "是的，但是留下第二条",
+        "please",
+        "",
+        "?",
+        "nobody",
+    ],
 )
 def test_what_says_more_is_neither(text: str) -> None:
     assert not says_yes(text)

@@ -232,7 +232,7 @@ def test_what_nobody_knows_the_time_of_is_in_no_range_and_shown_without_one(db: 
         asked(db, path, **{"from": "2024-02-01", "to": "2024-04-30"})
     shown = preview(db, ForgetTarget(words=("Porto",)))
     assert [item.said for item in shown.items] == [None]
-    assert "- owner: 波尔图 Porto\n" in proposal_text(shown, "en")
+    assert "- no date, you: “波尔图 Porto”\n" in proposal_text(shown, "en")
 
 
 def test_a_range_takes_answers_of_another_day_that_were_made_from_it(
@@ -385,11 +385,11 @@ def test_the_labels_are_lines_in_english_and_chinese(db: Database, path: Path) -
     source = read(db, "SELECT public_id FROM sources")[0][0]
     assert receipt.render_lines()[3:5] == [
         f"The name of a conversation keeps it until the conversation is forgotten: “波尔图” (/forget {thread})",
-        f"An id from outside keeps it until its source is forgotten: “波尔图-1” (/forget {source})",
+        f"An id from outside keeps it until its message is forgotten: “波尔图-1” (/forget {source})",
     ]
     assert receipt.render_lines("zh")[3:5] == [
         f"话题名称中仍有该文字，删除话题才会消失：“波尔图” (/忘记 {thread})",
-        f"外部编号中仍有该文字，删除该来源才会消失：“波尔图-1” (/忘记 {source})",
+        f"外部编号中仍有该文字，删除那条消息才会消失：“波尔图-1” (/忘记 {source})",
     ]
 
 

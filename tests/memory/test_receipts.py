@@ -13,7 +13,7 @@ def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:
         is_wal_truncated=True,
         is_rewritten=False,
         ledger_position=9,
-        scan=ScanReport(3, 4096, 7, 1, False),
+        scan=ScanReport(3, 2_100_000, 7, 1, False),
     )
     assert receipt.as_json() == {
         "status": "erased",
@@ -25,7 +25,7 @@ def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:
         "ledgerPosition": 9,
         "scan": {
             "files": 3,
-            "bytes": 4096,
+            "bytes": 2_100_000,
             "fragments": 7,
             "tooShort": 1,
             "partial": False,
@@ -36,19 +36,19 @@ def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:
     }
     assert receipt.render_lines() == [
         "Forgotten:",
-        "  2  sources with their index rows",
-        "  1  attachment",
-        "  1  thread",
+        "  2 messages",
+        "  1 conversation",
+        "  1 attachment",
         "Answers under way: 1 cancelled, 2 begin again",
-        "Checked: 3 files (4096 bytes) searched for 7 fragments, 0 found; 1 text too short to look for",
+        "Checked: 3 files (2.1 MB) searched for 7 pieces of the erased text, none found; 1 text too short to look for",
     ]
     assert receipt.render_lines("zh") == [
         "已忘记：",
-        "  2  来源（连同索引）",
-        "  1  附件",
-        "  1  话题",
+        "  消息 2 条",
+        "  话题 1 个",
+        "  附件 1 个",
         "正在进行的回答：1 个已取消，2 个将重新开始",
-        "检查：在 3 个文件（4096 字节）中查找 7 个片段，发现 0 个；1 段文字太短，无法查找",
+        "检查：在 3 个文件（2.1 MB）中查找 7 小段被删的文字，都没有找到；另有 1 段文字太短，无法查找",
     ]
 
 
@@ -62,20 +62,11 @@ def test_what_went_agrees_with_its_number(count: int) -> None:
         ledger_position=1,
         scan=ScanReport(1, 1, 1, 0, False),
     )
-    one = [
-        "  1  source with its index rows",
-        "  1  name of people and things",
-        "  1  vector",
-        "  1  link between sources",
-        "  1  message of tool transcripts",
-        "  1  empty run",
+    one = ["  1 message", "  1 name of people or things", "  4 internal entries that belonged to them"]
+    many = ["  2 messages", "  2 names of people or things", "  8 internal entries that belonged to them"]
+    assert receipt.render_lines()[1:4] == (one if count == 1 else many)
+    assert receipt.render_lines("zh")[1:4] == [
+        f"  消息 {count} 条",
+        f"  人和事物的名称 {count} 个",
+        f"  与之相关的内部条目 {4 * count} 条",
     ]
-    many = [
-        "  2  sources with their index rows",
-        "  2  names of people and things",
-        "  2  vectors",
-        "  2  links between sources",
-        "  2  messages of tool transcripts",
-        "  2  empty runs",
-    ]
-    assert receipt.render_lines()[1:7] == (one if count == 1 else many)

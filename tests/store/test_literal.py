@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pikobot.store.literal import contains_folded, excerpt, find_folded
+from pikobot.store.literal import contains_folded, contains_word_folded, excerpt, find_folded, words_around
 
 LETTERS = "aAsSßẞİiıσςΣ\u0307ﬁfI端服 "
 
@@ -100,3 +100,26 @@ def test_an_excerpt_is_part_of_the_text_holds_the_match_and_keeps_the_limit(
 
 def test_a_mark_that_belongs_to_the_match_stays_with_it() -> None:
     assert unicodedata.normalize("NFC", excerpt("xe\u0301x", (1, 3), 2)) == "é"
+
+
+@pytest.mark.parametrize(
+    ("text", "needle", "inside"),
+    [
+        ("I like tea.", "tea", []),
+        ("TEA!", "tea", []),
+        ("Ana's tea_pot", "ana", []),
+        ("Who teaches? A steak, steak", "tea", ["teaches", "steak"]),
+        ("PIN4711", "4711", ["PIN4711"]),
+        ("tea and steak", "tea", []),
+        ("在Porto住", "porto", []),
+        ("我喜欢喝茶", "喝茶", []),
+        ("née Müller", "e", ["née", "Müller"]),
+        ("nothing", "tea", None),
+    ],
+)
+def test_a_word_is_found_where_no_word_goes_on_around_it(
+    text: str, needle: str, inside: list[str] | None
+) -> None:
+    assert contains_word_folded(text, needle) == (inside == [])
+    if inside:
+        assert words_around(text, needle) == inside

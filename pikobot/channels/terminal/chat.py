@@ -31,9 +31,9 @@ from pikobot.channels.terminal.views import (
     PlainView,
     is_rich_terminal,
 )
-from pikobot.channels.terminal.wording import YES
 from pikobot.channels.terminal.wrapping import columns_of, wrapped
 from pikobot.errors import ExitCode, PikobotError
+from pikobot.memory.forget_wording import says_yes
 from pikobot.streams import OutputFailed, make_forgiving
 
 
@@ -114,7 +114,7 @@ class _Chat:
                 answer = await self._editor.ask(question)
         except (EOFError, KeyboardInterrupt):
             return False
-        return answer.strip().casefold() in YES
+        return says_yes(answer)
 
     async def _greet(self) -> None:
         words, runner = self._session.words, self._services.runner

@@ -26,6 +26,7 @@ _SENTENCES = [
             "有几个话题都叫这个名字：请给出编号（thr_…），见 `pikobot rpc threads.list`",
         ),
         ("to: is before from", "结束日期早于开始日期"),
+        (r"there is no such date: (.+)", "没有这个日期：{1}"),
         ("the text to forget is empty", "没有说明要删除哪段文字"),
         ("nothing that is retained matches; nothing was forgotten", "没有匹配的内容；什么都没有删除"),
         ("this terminal cannot erase: nothing was changed", "这个终端不能删除：什么都没有改变"),

@@ -1,6 +1,5 @@
 """`/forget`: shows what would go, asks, erases, prints the receipt. Where nobody can be asked, --yes is the answer."""
 
-import contextlib
 import re
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,11 +10,13 @@ from pikobot.channels.terminal.wording import Wording
 from pikobot.errors import ExitCode, UsageError
 from pikobot.memory.forget_preview import ForgetPreview
 from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forget_wording import heading_text, item_text
 from pikobot.memory.moments import parse_moment
 from pikobot.memory.receipts import Changed, label_lines
 from pikobot.text import Count
 
 _ID = re.compile(r"(?P<prefix>src|thr|fact)_[A-Za-z0-9_-]{16,}\Z")
+_LIKE_A_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?!\w)|\d{4}-\d\d-\d\dT")
 _RANGE_SIGNS = ("..", "到", "至")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": "』", "《": "》"}
 _WHOLE_THREAD = frozenset({"thread", "话题", "話題"})
@@ -70,7 +71,8 @@ async def forget(
 
 
 def target_of(argument: str, thread_id: str | None, which_thread: str) -> ForgetTarget:
-    """What an argument means; UsageError, with that message, when it means a thread and there is none."""
+    """What an argument means; UsageError for a date that there is none of, and, with ``which_thread`` as its message,
+    when it means a thread and there is none."""
     if known := _ID.match(argument):
         match known["prefix"]:
             case "src":
@@ -81,22 +83,35 @@ def target_of(argument: str, thread_id: str | None, which_thread: str) -> Forget
     if (span := _range_of(argument)) is not None:
         return ForgetTarget(from_=span[0], to=span[1])
     if argument and argument.casefold() not in _WHOLE_THREAD:
-        return ForgetTarget(words=(_unquoted(argument),))
+        return _words_of(argument)
     if thread_id is None:
         raise UsageError(which_thread)
     return ForgetTarget(thread=thread_id) if argument else ForgetTarget(last_exchange=thread_id)
 
 
 def _range_of(argument: str) -> tuple[str | None, str | None] | None:
-    """The ends of a range of time such as ``2024-03-01..2024-03-31``, of which one may be left out."""
+    """The ends of a range of time such as ``2024-03-01..2024-03-31``, of which one may be left out.
+
+    Raises `UsageError` for an end that is written like a date, and there is none of it.
+    """
     for sign in _RANGE_SIGNS:
         ends = [end.strip() for end in argument.split(sign)]
-        if len(ends) == 2 and any(ends):
-            with contextlib.suppress(ValueError):
-                for end in filter(None, ends):
-                    parse_moment(end)
-                return ends[0] or None, ends[1] or None
+        if len(ends) != 2 or not any(ends):
+            continue
+        wrong = [end for end in ends if end and not _is_moment(end)]
+        if not wrong:
+            return ends[0] or None, ends[1] or None
+        if all(_LIKE_A_DATE.match(end) for end in filter(None, ends)):
+            raise UsageError(f"there is no such date: {wrong[0]}")
     return None
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        parse_moment(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _nothing(preview: ForgetPreview, words: Wording, dialog: Asking) -> Forgotten:
@@ -104,25 +119,24 @@ def _nothing(preview: ForgetPreview, words: Wording, dialog: Asking) -> Forgotte
         dialog.say(words.already_forgotten)
         return Forgotten(ExitCode.DONE)
     dialog.say(words.nothing_to_forget)
-    for line in label_lines(preview.labels, words.language):
-        dialog.say(line)
+    _show_what_stays(preview, words, dialog)
     return Forgotten(ExitCode.DONE if dialog.is_interactive else ExitCode.NOT_FOUND)
 
 
-def _unquoted(argument: str) -> str:
-    is_quoted = len(argument) > 2 and _QUOTES.get(argument[0]) == argument[-1]
-    return argument[1:-1] if is_quoted else argument
+def _words_of(argument: str) -> ForgetTarget:
+    """A text as whole words; in quotes wherever it stands."""
+    if len(argument) > 2 and _QUOTES.get(argument[0]) == argument[-1]:
+        return ForgetTarget(words=(argument[1:-1],))
+    return ForgetTarget(words=(argument,), whole_words=True)
 
 
 def _show(preview: ForgetPreview, words: Wording, dialog: Asking) -> None:
-    dialog.say(words.forget_total.format(count=Count(preview.told)))
+    dialog.say(heading_text(preview, words.language))
     for item in preview.items:
         by_fact = words.forget_held_by_fact if item.held == "fact" else ""
-        dialog.say(f"  {item.said or words.no_date}  {item.speaker}: {_on_one_line(item.beginning)}{by_fact}")
+        dialog.say(f"  {item_text(item, words.language)}{by_fact}")
     if preview.told > len(preview.items):
         dialog.say("  " + words.forget_more_with_all.format(count=preview.told - len(preview.items)))
-    if preview.aside:
-        dialog.say(words.forget_aside.format(count=Count(preview.aside)))
     if preview.fact_count:
         dialog.say(words.forget_facts.format(count=preview.fact_count))
         for fact in preview.facts:
@@ -131,10 +145,20 @@ def _show(preview: ForgetPreview, words: Wording, dialog: Asking) -> None:
             dialog.say(
                 "  " + words.forget_more_with_all.format(count=preview.fact_count - len(preview.facts))
             )
-    if preview.thread_count:
-        names = [f"“{name or words.thread_without_name}”" for _, name in preview.threads]
-        more = ", …" if preview.thread_count > len(names) else ""
-        dialog.say(words.forget_threads.format(count=preview.thread_count, names=", ".join(names) + more))
+    names = [f"“{name}”" for _, name in preview.threads if name is not None]
+    if names:
+        more = preview.thread_count - len(names)
+        names += [words.forget_threads_without_name.format(count=more)] if more else []
+        between = "、" if words.language == "zh" else ", "
+        dialog.say(words.forget_threads.format(names=between.join(names)))
+    _show_what_stays(preview, words, dialog)
+
+
+def _show_what_stays(preview: ForgetPreview, words: Wording, dialog: Asking) -> None:
+    count, inside = preview.inside
+    if count:
+        text, within = preview.target.words[0], ("、" if words.language == "zh" else ", ").join(inside)
+        dialog.say(words.forget_inside.format(text=text, words=within, count=Count(count)))
     for line in label_lines(preview.labels, words.language):
         dialog.say(line)
 

@@ -103,10 +103,11 @@ async def _answer(
     with interrupts.installed():
         outcome = await ask(text, is_answered=is_confirmed)
         ended = outcome.ended
-        if is_confirmed and ended is not None and ended.proposes_erasure and not ended.is_models_choice:
+        if is_confirmed and ended is not None and ended.proposes_erasure and not ended.must_be_seen:
             outcome = await ask(session.words.confirmation)
     if outcome.ended is not None and outcome.ended.proposes_erasure:
-        notices.say(session.words.forget_proposed)
+        words, must_be_seen = session.words, outcome.ended.must_be_seen
+        notices.say(words.forget_must_be_seen if must_be_seen else words.forget_proposed)
     return report(outcome, notices, session.words)
 
 

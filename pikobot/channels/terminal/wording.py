@@ -13,8 +13,6 @@ from pikobot.channels.terminal.slash import CHINESE, CommandName
 from pikobot.memory import questions
 from pikobot.memory.questions import Language
 
-YES = frozenset({"yes", "y", "是", "是的", "好", "好的"})
-
 
 @dataclass(frozen=True)
 class Wording:
@@ -65,17 +63,18 @@ class Wording:
     nothing_said_here: str
     nothing_to_forget: str
     already_forgotten: str
-    forget_total: str
     forget_held_by_fact: str
     forget_facts: str
     forget_threads: str
+    forget_threads_without_name: str
+    forget_inside: str
     forget_changed: str
     forget_more: str
     forget_more_with_all: str
-    forget_aside: str
     forget_question: str
     forget_confirm_flag: str
     forget_proposed: str
+    forget_must_be_seen: str
     confirmation: str
     kept: str
     scrollback: str
@@ -162,7 +161,8 @@ EN = Wording(
         "/stop            cancel what is queued or running in this conversation\n"
         "/why             what the last answer was made from: quotes, dates, speakers\n"
         "/forget          erase the last exchange (shows it and asks first)\n"
-        "/forget TEXT     erase what contains TEXT or was said by a speaker of that name; “TEXT” in quotes: literally\n"
+        "/forget TEXT     erase what contains TEXT as whole words or was said by a speaker of that name;\n"
+        "                 “TEXT” in quotes: also where it stands inside other words\n"
         "/forget thread   erase this whole conversation\n"
         "/forget ID       erase one source (src_…), fact (fact_…) or conversation (thr_…)\n"
         "/forget FROM..TO erase what was said in these days, such as 2024-03-01..2024-03-31\n"
@@ -189,17 +189,19 @@ EN = Wording(
     ),
     nothing_to_forget="Nothing matches; nothing is erased.",
     already_forgotten="Already forgotten.",
-    forget_total="This will be erased, with everything derived from it ({count:statement}):",
     forget_held_by_fact=" [a fact learned from it holds the text]",
     forget_facts="Facts that go with it ({count}):",
-    forget_threads="Conversations of which nothing is left ({count}): {names}",
+    forget_threads="Conversations that go as a whole: {names}",
+    forget_threads_without_name="{count} without a name",
+    forget_inside="“{text}” is also a part of other words ({words}), in {count:message that stays|messages that stay}: "
+    "/forget “{text}” with the quotes erases that as well.",
     forget_changed="Nothing was erased: what would go has changed meanwhile. This is it now.",
     forget_more="… and {count} more",
     forget_more_with_all="… and {count} more: with --all at its end, /forget lists every one",
-    forget_aside="With it {count:message goes|messages go} of earlier requests to forget it.",
     forget_question="Erase it for good? yes/no [no] ",
     forget_confirm_flag="nothing was erased: add --yes to erase without being asked",
     forget_proposed="Nothing is erased yet: send `yes` next (same --thread, or again none), or add --yes.",
+    forget_must_be_seen="Nothing is erased yet, look at it first: send `yes` next (same --thread, or again none).",
     confirmation="yes",
     kept="Nothing is erased.",
     scrollback="What this terminal has already shown stays in its scrollback until you clear it.",
@@ -311,7 +313,7 @@ ZH = Wording(
         "/停止            取消本对话中排队或进行中的请求\n"
         "/为什么          上一个回答的依据：原话、日期、说话人\n"
         "/忘记            删除最近一问一答（先显示并询问）\n"
-        "/忘记 文字       删除所有包含该文字、或说话人叫这个名字的记录；加引号则按字面理解\n"
+        "/忘记 文字       删除所有包含该文字、或说话人叫这个名字的消息；英文按整词查找，加引号则不限\n"
         "/忘记 话题       删除整个对话\n"
         "/忘记 编号       删除一条来源（src_…）、一个事实（fact_…）或一个对话（thr_…）\n"
         "/忘记 起..止     删除这些天里说过的话，如 2024-03-01..2024-03-31\n"
@@ -336,17 +338,19 @@ ZH = Wording(
     nothing_said_here="本对话还没有消息：给 /忘记 一段文字或编号，或用 /话题 继续另一个对话",
     nothing_to_forget="没有匹配的内容；什么都没有删除。",
     already_forgotten="已经忘记过了。",
-    forget_total="以下内容及由其得出的一切将被删除（{count} 条）：",
     forget_held_by_fact="［由此得出的事实中有该文字］",
     forget_facts="随之删除的事实（{count} 条）：",
-    forget_threads="不再有任何内容的话题（{count} 个）：{names}",
+    forget_threads="整个删除的话题：{names}",
+    forget_threads_without_name="{count} 个未命名的话题",
+    forget_inside="另有 {count} 条消息只在其他词里含有“{text}”（{words}），不会删除："
+    "加引号的 /忘记 “{text}” 会一并删除。",
     forget_changed="没有删除任何内容：要删除的内容刚刚有变化。现在是：",
     forget_more="… 还有 {count} 条",
     forget_more_with_all="… 还有 {count} 条：在 /忘记 后加上 --all 会全部列出",
-    forget_aside="同时删除 {count} 条以前的删除请求和回答。",
     forget_question="确定永久删除吗？是/否 [否] ",
     forget_confirm_flag="没有删除任何内容：加上 --yes 直接删除，不再询问",
     forget_proposed="尚未删除：接着用同一个 --thread（或同样不带）发送“是”，或在请求后加上 --yes。",
+    forget_must_be_seen="尚未删除，请先看清楚：接着用同一个 --thread（或同样不带）发送“是”。",
     confirmation="是",
     kept="什么都没有删除。",
     scrollback="终端里已经显示的内容会留在它的回滚缓冲区中，直到你清除。",

@@ -252,8 +252,8 @@ def test_forgetting_shows_asks_and_does_nothing_without_a_yes() -> None:
     _, stdout, _ = talk(instance, [part for key in keys for part in (key, ENTER)])
     assert instance.forget.previewed == [
         ForgetTarget(last_exchange=THREAD_ID),
-        ForgetTarget(words=("Porto",)),
-        ForgetTarget(words=("波尔图",)),
+        ForgetTarget(words=("Porto",), whole_words=True),
+        ForgetTarget(words=("波尔图",), whole_words=True),
     ]
     assert instance.forget.erased == [2]
     assert stdout.count(EN.kept) == 2

@@ -67,12 +67,10 @@ def test_with_the_flag_the_owners_yes_follows_at_once(text: str, yes: str) -> No
 
 
 def test_the_flag_does_not_confirm_what_a_model_has_chosen() -> None:
-    chosen: Script = [
-        RunEnded(State.SUCCEEDED, "All would go.", proposes_erasure=True, is_models_choice=True)
-    ]
+    chosen: Script = [RunEnded(State.SUCCEEDED, "All would go.", proposes_erasure=True, must_be_seen=True)]
     instance = scripted(chosen)
     code, _, err = once(instance, "forget what is too much --yes")
-    assert (code, err) == (0, EN.forget_proposed + "\n")
+    assert (code, err) == (0, EN.forget_must_be_seen + "\n")
     assert instance.runner.asked == [("forget what is too much", {"is_standalone": True})]
 
 

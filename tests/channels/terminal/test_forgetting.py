@@ -87,16 +87,48 @@ def carried_out(
         ("2024-03-01到2024-03-31", ForgetTarget(from_="2024-03-01", to="2024-03-31")),
         ("2024-03-01 至 2024-03-31", ForgetTarget(from_="2024-03-01", to="2024-03-31")),
         ("“2024-03-01..2024-03-31”", ForgetTarget(words=("2024-03-01..2024-03-31",))),
-        ("well..", ForgetTarget(words=("well..",))),
-        ("..", ForgetTarget(words=("..",))),
-        ("2024-03-01", ForgetTarget(words=("2024-03-01",))),
-        ("我搬到波尔图", ForgetTarget(words=("我搬到波尔图",))),
+        ("well..", ForgetTarget(words=("well..",), whole_words=True)),
+        ("..", ForgetTarget(words=("..",), whole_words=True)),
+        ("2024-03-01", ForgetTarget(words=("2024-03-01",), whole_words=True)),
+        ("我搬到波尔图", ForgetTarget(words=("我搬到波尔图",), whole_words=True)),
         ("thread", ForgetTarget(thread=THREAD_ID)),
         ("", ForgetTarget(last_exchange=THREAD_ID)),
     ],
 )
 def test_what_an_argument_names(argument: str, target: ForgetTarget) -> None:
     assert target_of(argument, THREAD_ID, "") == target
+
+
+@pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [
+        ("2026-13-45..2026-11-27", "2026-13-45"),
+        ("2026-11-01..2026-11-31", "2026-11-31"),
+        ("..2023-02-29", "2023-02-29"),
+        ("2026-11-01 到 2026-11-31", "2026-11-31"),
+        ("2026/11/01..2026/11/30", "2026/11/01"),
+    ],
+)
+def test_a_range_with_a_day_that_there_is_not_is_refused(argument: str, wrong: str) -> None:
+    with pytest.raises(UsageError, match=f"there is no such date: {wrong}$"):
+        target_of(argument, THREAD_ID, "")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_stays_because_other_words_hold_the_text_is_told(language: Literal["en", "zh"]) -> None:
+    told = {
+        "en": "“tea” is also a part of other words (steak, teaches), in 2 messages that stay: /forget “tea” with the "
+        "quotes erases that as well.",
+        "zh": "另有 2 条消息只在其他词里含有“tea”（steak、teaches），不会删除：加引号的 /忘记 “tea” 会一并删除。",
+    }
+    inside: dict[str, object] = {
+        "target": ForgetTarget(words=("tea",), whole_words=True),
+        "inside": (2, ("steak", "teaches")),
+    }
+    for preview in (shown("1", "I like tea", **inside), shown("1", "", items=(), direct=0, **inside)):
+        dialog = Dialog([False])
+        carried_out(Service([preview]), dialog, language=language)
+        assert told[language] in dialog.said
 
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
@@ -120,22 +152,22 @@ def test_facts_conversations_and_names_are_shown_before_anything_goes(language: 
     assert carried_out(Service([preview]), dialog, language=language) == Forgotten(ExitCode.DONE)
     expected = {
         "en": [
-            "This will be erased, with everything derived from it (1 statement):",
-            "  2024-03-02  owner: She paints [a fact learned from it holds the text]",
+            "This would be erased for good, with everything made from it (1 message, 30 facts, 2 conversations):",
+            "  2 March 2024, you: “She paints” [a fact learned from it holds the text]",
             "Facts that go with it (30):",
             "  Melanie paints",
             "  … and 29 more: with --all at its end, /forget lists every one",
-            "Conversations of which nothing is left (2): “Melanie”, “unnamed”",
+            "Conversations that go as a whole: “Melanie”, 1 without a name",
             "The name of a conversation keeps it until the conversation is forgotten: “Melanie & me” (/forget thr_3)",
             EN.kept,
         ],
         "zh": [
-            "以下内容及由其得出的一切将被删除（1 条）：",
-            "  2024-03-02  owner: She paints［由此得出的事实中有该文字］",
+            "这些会被永久删除，连同由此得出的一切（消息 1 条，事实 30 条，话题 2 个）：",
+            "  2024年3月2日，你：“She paints”［由此得出的事实中有该文字］",
             "随之删除的事实（30 条）：",
             "  Melanie paints",
             "  … 还有 29 条：在 /忘记 后加上 --all 会全部列出",
-            "不再有任何内容的话题（2 个）：“Melanie”, “未命名”",
+            "整个删除的话题：“Melanie”、1 个未命名的话题",
             "话题名称中仍有该文字，删除话题才会消失：“Melanie & me” (/忘记 thr_3)",
             ZH.kept,
         ],
@@ -150,9 +182,9 @@ def test_what_has_changed_since_it_was_shown_is_shown_and_asked_again() -> None:
     assert (service.erased, dialog.answers) == (["2"], [])
     again = dialog.said.index(EN.forget_changed)
     assert [line for line in dialog.said[:again] if "Porto" in line] == [
-        "  2024-03-02  owner: I moved to Porto"
+        "  2 March 2024, you: “I moved to Porto”"
     ]
-    assert dialog.said[again + 2] == "  2024-03-02  owner: Porto again"
+    assert dialog.said[again + 2] == "  2 March 2024, you: “Porto again”"
 
 
 def test_a_no_to_what_has_changed_keeps_it() -> None:
@@ -195,8 +227,8 @@ def test_what_leaves_traces_has_failed(is_interactive: bool) -> None:
 @pytest.mark.parametrize(
     ("language", "told"),
     [
-        ("en", "With it 2 messages go of earlier requests to forget it."),
-        ("zh", "同时删除 2 条以前的删除请求和回答。"),
+        ("en", "(3 messages, 2 of requests to forget):"),
+        ("zh", "（消息 3 条，其中 2 条属于删除请求）："),
     ],
 )
 def test_earlier_requests_are_counted_and_not_among_the_statements(
@@ -204,5 +236,6 @@ def test_earlier_requests_are_counted_and_not_among_the_statements(
 ) -> None:
     dialog = Dialog([False])
     carried_out(Service([shown("1", "She paints", direct=3, aside=2)]), dialog, language=language)
-    assert dialog.said[1:3] == ["  2024-03-02  owner: She paints", told]
+    assert dialog.said[0].endswith(told)
+    assert ("She paints" in dialog.said[1], len(dialog.said)) == (True, 3)
     assert "more" not in "".join(dialog.said)

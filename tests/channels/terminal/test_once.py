@@ -206,9 +206,9 @@ def test_commands_are_carried_out_and_ask_nothing() -> None:
 def test_forgetting_without_a_chat_needs_the_flag() -> None:
     instance = scripted()
     shown = (
-        "This will be erased, with everything derived from it (2 statements):\n"
-        "  2024-03-02  owner: I moved to Porto in March\n"
-        "  2024-03-02  owner: 我搬到了波尔图\n"
+        "This would be erased for good, with everything made from it (2 messages):\n"
+        "  2 March 2024, you: “I moved to Porto in March”\n"
+        "  2 March 2024, you: “我搬到了波尔图”\n"
     )
     assert run(instance, "/forget Porto") == (1, shown, EN.forget_confirm_flag + "\n")
     assert instance.forget.erased == []
@@ -238,7 +238,7 @@ def test_what_forget_names_is_understood() -> None:
         ForgetTarget(thread=THREAD_ID),
         ForgetTarget(thread=THREAD_ID),
         ForgetTarget(last_exchange=THREAD_ID),
-        ForgetTarget(words=("src_x",)),
+        ForgetTarget(words=("src_x",), whole_words=True),
     ]
 
 

@@ -1,0 +1,176 @@
+"""Requests to forget in Chinese: what their object names. Pure."""
+
+import re
+from dataclasses import replace
+from datetime import date
+
+from pikobot.memory.forget_words import ANY_DAY, CHINESE_VERB, ForgetRequest, about
+from pikobot.memory.periods import find_period
+from pikobot.memory.questions import keywords
+
+_CHINESE_POLITE = re.compile(
+    "^(?P<polite>(?:请|請|麻烦|麻煩|帮我|幫我|帮忙|你好|你|您|现在|現在|能不能|可不可以|可以|可否|能否|能|给我|給我|助手|pikobot|"
+    "我要|我想|我希望|希望|让|讓|[ ,:，])*)"
+)
+_ADVERB = "(?:都|全都|全部|全|统统|統統|彻底|徹底|永久|永远|给我|給我|从记忆中|从记忆里|马上|立刻)*"
+_PARTICLE = "(?P<end>了|掉|吧|啊|呀|哦|哟|嘛|好吗|好嗎|可以吗|可以嗎|行吗|行嗎|吗|嗎|谢谢|謝謝)*"
+_OBJECT_FIRST = re.compile(f"(?:把|将|將)(?P<object>.+?){_ADVERB}(?P<verb>{CHINESE_VERB}|忘){_PARTICLE}")
+_VERB_FIRST = re.compile(f"{_ADVERB}(?P<verb>{CHINESE_VERB})(?P<object>.+?){_PARTICLE}")
+_ZH_THREAD = re.compile(
+    "(?:这|這|本|当前|當前|整|这整|目前)(?:整)?(?:个|個|次|段|场|場)?(?:对话|對話|话题|話題|聊天|会话|會話|谈话|談話)(?:记录|記錄)?"
+)
+_ZH_LAST = re.compile(
+    "(?:我)?(?:刚才|剛才|刚刚|剛剛|刚|剛)(?:我)?(?:说|說|讲|講|问|問)?(?:过|過)?的?"
+    "(?:那|这|這)?(?:一)?(?:句|条|條|段)?(?:话|話|消息|回答|一切|内容|那些)?|"
+    "(?:我)?(?:上|最后|最後)(?:面)?(?:说的|說的)?(?:那)?(?:一)?(?:句|条|條|个|個|次)(?:话|話|消息|回答|问题|問題|内容)?"
+)
+_ZH_EVERYTHING = re.compile(
+    "(?:跟你|和你|对你)?我(?:们|們)?(?:跟你|和你|对你|告诉你)?(?:说|說|讲|講|聊|写)过的?(?:话|話|一切|所有|东西|内容)?|记忆|記憶|"
+    "(?:关于我的|關於我的|我的|我|你的|你知道的|你记得的|我说过的|我說過的|我们聊过的)?(?:一切|所有|全部|全部的|所有的)"
+    "(?:东西|東西|内容|內容|记忆|記憶|对话|對話|聊天记录|事情|事|资料|資料|数据|數據|信息|话|話)?|你的(?:全部)?(?:记忆|記憶)"
+)
+_ZH_SAID_THEN = re.compile(
+    "(?:的|在|里|裡|中|期间|的时候)*(?P<who>我|我们|我們)?(?:跟你|和你|对你)?(?:都|所|和你|跟你)*"
+    "(?:说|說|讲|講|聊|谈|談|提|写)?(?:过|過|到|了|的)*(?:所有|一切|全部)?(?:的)*"
+    "(?:对话|對話|话|話|聊天|聊天记录|聊天記錄|记录|記錄|消息|内容|內容|东西|東西|事情|事|一切|所有)?"
+)
+_ZH_SAY = "(?:说|說|讲|講|聊|谈|談|提|写|寫)"
+_ZH_OF = "(?:关于|關於|有关|有關)"
+_ZH_SAID_ABOUT = re.compile(
+    "(?:的|在|里|裡|中|期间|的时候)*(?P<who>我们|我們|我)?(?:跟你|和你|对你|對你)?(?:都|所)*"
+    f"(?:(?P<verb>{_ZH_SAY}|告诉你|告訴你)(?:过|過|到|起|了)*(?:的{_ZH_OF}?|{_ZH_OF})|的?(?:所有|一切|全部)?{_ZH_OF})"
+    f"(?P<topic>[^的].*?)(?:有关|有關|相关|相關)?(?P<then>{_ZH_SAY}(?:过|過|到|起)?)?的?(?:所有|一切|全部)?"
+    "(?:(?P<noun>对话|對話|话|話|聊天记录|聊天記錄|聊天|记录|記錄|消息)|内容|內容|事情|事|东西|東西|信息)?"
+)
+_ZH_SAID_BY = re.compile(
+    "(?!(?:我们|我們|我|你)?(?:关于|關於|有关|有關))(?:"
+    "(?:所有|一切|全部)?(?P<name>[^的]{1,12}?)(?:[跟和对對给給向]我们?)?(?:都|所|曾经|曾經|曾)?"
+    f"(?:{_ZH_SAY}|告诉我|告訴我)(?:过|過|了|到)*的?(?:所有|一切|全部)?的?"
+    "(?:话|話|一切|内容|內容|东西|東西|事情|事|消息)?|"
+    "(?P<whose>[^的]{1,12})的(?:所有|一切|全部)?(?:话|話|发言|發言|言论|言論|消息|聊天记录|聊天記錄))"
+)
+_ZH_AND_SAID = re.compile(
+    f"(?P<topic>.+?)(?:和|跟|与|與|以及|还有|還有)(?:她|他|它)们?所?(?:跟我|对我)?{_ZH_SAY}.*"
+)
+_ZH_SOMEBODY = re.compile("(?:[你您他她它誰谁].*|[我咱]们?|我們|大家|别人|別人|自己)")
+# One thing by its name: not several, not all but one, not what somebody else would have to point at.
+_ZH_BARE = re.compile("[^的和跟与與或除只不没沒别別以都全每最各些所几幾]{1,12}")
+_ZH_NAMES_NOTHING = re.compile(
+    "(?:第|这|這|那|它|他|她|我|你|您|咱|自己|大家|别人|別人|上|下|前|后|後|刚才|剛才|刚刚|剛剛|一切|東西|东西|内容|內容|"
+    "话|話|消息|记录|記錄|对话|對話|事情|事|[个個件条條句段次回们們一二两兩三四五六七八九十0-9])+"
+)
+_ZH_ABOUT = re.compile(
+    "(?:所有|一切|全部)?(?:的)?(?:关于|關於|有关|有關|跟|和|与|與)(?P<topic>.+?)(?:有关|有關|相关|相關)?(?:的)?"
+    "(?:所有|一切|全部)?(?:的)?(?:记忆|記憶|内容|內容|事情|事|东西|東西|记录|記錄|对话|對話|信息|资料|資料|话|話)?"
+)
+_ZH_MEMORIES = re.compile("(?P<topic>.+?)(?:的)?(?:记忆|記憶|记录|記錄|内容|內容|信息|资料|資料|消息)")
+# An object that shows what is meant: without one of these, "忘记带伞" tells what somebody forgot to do.
+CHINESE_MARKED = re.compile("我|你|关于|關於|有关|有關|这|這|那|所有|一切|全部|刚|剛|跟|和|与|與|他|她")
+_ZH_MATTER_OF = re.compile(".+的(?:这|這|那)?(?:件|回)?(?:事情|事儿|事兒|事)")
+_ZH_FORGOTTEN = re.compile("我的.+")
+_ZH_MINE = re.compile("我(?P<topic>[^的从從里裡上中和跟]{0,4}的[^的从從里裡上中和跟]{1,12})")
+_ZH_ASKING = frozenset({"吧", "好吗", "好嗎", "可以吗", "可以嗎", "行吗", "行嗎", "谢谢", "謝謝"})
+# "我想忘记她" tells of the writer; "我想让你忘记她" asks.
+_ZH_OF_ONESELF = re.compile("我(?:想|要|希望)(?:忘|把.*忘)")
+
+
+def is_chinese_meant(sentence: str) -> bool:
+    """Without a polite word 忘 may tell what the writer has forgotten."""
+    polite, rest = _without_politeness(sentence)
+    if _ZH_OF_ONESELF.match(sentence):
+        return False
+    asked = _chinese_asked(sentence)
+    if asked is None:
+        return re.fullmatch(CHINESE_VERB + _PARTICLE, rest) is not None
+    is_plain = not polite and asked["end"] not in _ZH_ASKING
+    if asked["verb"].startswith("忘") and is_plain:
+        return read_chinese(sentence, ANY_DAY) is not None
+    return not is_plain or asked["end"] != "了" or asked["verb"].startswith(("删", "刪", "抹"))
+
+
+def _without_politeness(sentence: str) -> tuple[str, str]:
+    polite = _CHINESE_POLITE.match(sentence)
+    return (polite["polite"].strip(), sentence[polite.end() :]) if polite else ("", sentence)
+
+
+def read_chinese(sentence: str, today: date) -> ForgetRequest | None:
+    polite, rest = _without_politeness(sentence)
+    object_first = _OBJECT_FIRST.fullmatch(rest)
+    asked = object_first or _VERB_FIRST.fullmatch(rest)
+    if asked is None or _ZH_OF_ONESELF.match(sentence):
+        return None
+    named = asked["object"].strip(" ,，")
+    if _ZH_THREAD.fullmatch(named):
+        return ForgetRequest(this_thread=True)
+    if _ZH_LAST.fullmatch(named):
+        return ForgetRequest(last_exchange=True)
+    if _ZH_EVERYTHING.fullmatch(named):
+        return ForgetRequest(everything=True)
+    is_told = object_first is None or asked["end"] == "了" or asked["verb"] == "忘了"
+    is_plain = is_told and not polite and asked["end"] not in _ZH_ASKING
+    return _chinese_period(named, today) or _chinese_topic(asked, named, is_plain)
+
+
+def _chinese_period(named: str, today: date) -> ForgetRequest | None:
+    understood = find_period(named, today)
+    if understood is None:
+        return None
+    rest = "".join(understood.rest.split())
+    if (said := _ZH_SAID_THEN.fullmatch(rest)) is not None:
+        return ForgetRequest(period=understood.period, owner_only=said["who"] == "我")
+    if by := _chinese_said_by(rest):
+        return replace(by, period=understood.period) if by.words else None
+    topic = _ZH_SAID_ABOUT.fullmatch(rest)
+    if topic is None or not (topic["verb"] or topic["then"] or topic["noun"]):
+        return None
+    return about(topic["topic"], period=understood.period, owner_only=topic["who"] == "我")
+
+
+def bare_chinese(sentence: str) -> ForgetRequest | None:
+    """A short object that names one thing, of a sentence that can't tell what the writer has done."""
+    asked = _chinese_asked(sentence)
+    if asked is None or not is_chinese_meant(sentence):
+        return None
+    named = asked["object"].strip(" ,，")
+    return about(named) if _ZH_BARE.fullmatch(named) and not _ZH_NAMES_NOTHING.fullmatch(named) else None
+
+
+def _chinese_asked(sentence: str) -> re.Match[str] | None:
+    rest = _without_politeness(sentence)[1]
+    return _OBJECT_FIRST.fullmatch(rest) or _VERB_FIRST.fullmatch(rest)
+
+
+def _chinese_said_by(named: str) -> ForgetRequest | None:
+    """What somebody has said; of a pronoun a request without words, for that one can't be told."""
+    found = _ZH_SAID_BY.fullmatch(named)
+    if found is None:
+        return None
+    name = found["name"] or found["whose"]
+    words = () if _ZH_SOMEBODY.fullmatch(name) else tuple(keywords(name))
+    return ForgetRequest(words=words, is_said_by=True)
+
+
+def _chinese_topic(asked: re.Match[str], named: str, is_plain: bool) -> ForgetRequest | None:
+    """Without a polite word, 忘记 and 忘了 may as well tell what the writer has forgotten."""
+    both = _ZH_AND_SAID.fullmatch(named)
+    if found := (None if both else _ZH_ABOUT.fullmatch(named)):
+        return about(re.sub(f"{_ZH_SAY}[过過到起]?$", "", found["topic"]))
+    by = None if both else _chinese_said_by(named)
+    if not asked["verb"].startswith("忘"):
+        found = both or (None if by else _ZH_MEMORIES.fullmatch(named) or _ZH_MINE.fullmatch(named))
+        return _known(by) if found is None else about(found["topic"])
+    if is_plain and asked["verb"] != "忘掉":
+        is_named = by is not None or both is not None or _ZH_MATTER_OF.fullmatch(named) is not None
+        is_verb_first = not asked.string.startswith(("把", "将", "將"))
+        tells = asked["end"] == "了" or asked["verb"] == "忘了"
+        if tells and (is_verb_first or not is_named):
+            is_past = asked["verb"] == "忘了" or is_named or _ZH_FORGOTTEN.fullmatch(named) is not None
+            if is_past or CHINESE_MARKED.match(named) is None:
+                return None
+        elif not is_named and CHINESE_MARKED.match(named) is None:
+            return None
+    return _known(by) if by else about(both["topic"] if both else named)
+
+
+def _known(by: ForgetRequest | None) -> ForgetRequest | None:
+    return by if by is not None and by.words else None

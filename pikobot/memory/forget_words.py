@@ -1,0 +1,36 @@
+"""What somebody asks to forget in words, as `forget_requests` reads it, and what English and Chinese share in that."""
+
+import re
+from dataclasses import dataclass
+from datetime import date
+
+from pikobot.memory.periods import Period
+from pikobot.memory.questions import keywords
+
+ANY_DAY = date(2000, 1, 1)  # for who wants to know only whether a period is named
+
+VERB = "(?:forget|erase|delete|remove|wipe|purge|clear|scrub|unlearn)"
+CHINESE_VERB = "(?:忘记|忘記|忘掉|忘了|遗忘|遺忘|删除|刪除|删掉|刪掉|删了|抹掉|抹去|清除|清空|擦除|移除)"
+CHINESE_MATTER = re.compile("(?:的|这|這|那)?(?:件|回)?(?:事情|事儿|事兒|事)$")
+
+
+@dataclass(frozen=True)
+class ForgetRequest:
+    """What is asked for: one of this conversation, its last exchange, everything, a period, or all of some words.
+
+    With a period the words are looked for in what was said in it; ``owner_only``: by the owner. ``is_said_by``: the
+    words name somebody, and what that one has said is meant.
+    """
+
+    this_thread: bool = False
+    last_exchange: bool = False
+    everything: bool = False
+    period: Period | None = None
+    owner_only: bool = False
+    words: tuple[str, ...] = ()
+    is_said_by: bool = False
+
+
+def about(topic: str, *, period: Period | None = None, owner_only: bool = False) -> ForgetRequest | None:
+    words = tuple(keywords(CHINESE_MATTER.sub("", topic)))
+    return ForgetRequest(words=words, period=period, owner_only=owner_only) if words else None
