@@ -64,9 +64,9 @@ TOOLS = (
     Tool(
         "memory_search",
         "Search everything the owner has said or stored, ranked: facts, each with a quote, and statements as they "
-        "were made; 'wordsOnly': not by meaning. Use a few distinctive words, in the language "
-        "of the statement you look for. Narrow with "
-        "'entity' (a name), 'tags', 'kind', 'from' and 'to'; 'history' also gives what was replaced since.",
+        "were made; 'wordsOnly': not by meaning. Use a few distinctive words, in the language of the statement you "
+        "look for. Narrow with 'entity' (a name), 'tags', 'kind', 'from' and 'to'; 'history' also gives what was "
+        "replaced since.",
         SearchParams,
         inquire=_memory_search,
     ),
