@@ -18,13 +18,12 @@ from pikobot.agent.tool import RunFenced, ToolScope
 from pikobot.agent.tools import call_tool, cite, tools_for
 from pikobot.clock import local_utc_offset_min
 from pikobot.errors import BudgetExceeded, PikobotError, ProviderError
-from pikobot.memory import proposals
+from pikobot.memory import forget_search, proposals
 from pikobot.memory.forget_requests import (
     asks_to_forget,
     means_to_forget,
     read_request,
 )
-from pikobot.memory.forget_search import Reach, find_asked
 from pikobot.memory.forget_wording import (
     ephemeral_text,
     hint_text,
@@ -71,7 +70,7 @@ class Outcome:
     error_code: str | None = None
     proposes_erasure: bool = False
     is_own: bool = False  # no model has made it
-    reach: Reach = Reach.ALL  # how much of the words holds what it proposes to erase
+    asked: forget_search.Asked = forget_search.NOTHING  # what it proposes to erase, if no model has
 
 
 class Executor:
@@ -184,7 +183,7 @@ class Executor:
     async def _propose(self, claimed: Claimed, request: ForgetRequest, emit: Emit) -> Outcome:
         """What a request to forget means is shown like what a model proposes; no model is asked about it."""
         asked = await self._db.read_async(
-            find_asked,
+            forget_search.find_asked,
             request,
             asking=claimed.request.public_id,
             thread=claimed.thread,
@@ -195,12 +194,12 @@ class Executor:
             return _said(nothing_text(language_of(claimed.request.text)), emit)
         if not await self._db.perform_async(proposals.propose, claimed.lease, asked):
             raise RunFenced
-        return Outcome(State.SUCCEEDED, "", is_own=True, reach=asked.reach)
+        return Outcome(State.SUCCEEDED, "", is_own=True, asked=asked)
 
     async def _with_proposal(self, claimed: Claimed, outcome: Outcome, emit: Emit) -> Outcome:
         """The answer with what the run has proposed to forget below it, for the owner to confirm."""
         language = language_of(claimed.request.text)
-        shown = await self._db.perform_async(proposals.show, claimed.lease, language, outcome.reach)
+        shown = await self._db.perform_async(proposals.show, claimed.lease, language, outcome.asked)
         if shown is None:
             raise RunFenced
         if not shown:
@@ -241,7 +240,7 @@ class Executor:
         if state is None:
             raise RunFenced
         ended = events.RunEnded(state, outcome.text, outcome.is_partial, outcome.error)
-        unseen = outcome.proposes_erasure and not (outcome.is_own and outcome.reach is Reach.ALL)
+        unseen = outcome.proposes_erasure and not (outcome.is_own and not outcome.asked.loose)
         emit(replace(ended, proposes_erasure=outcome.proposes_erasure, must_be_seen=unseen))
 
 

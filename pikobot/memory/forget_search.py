@@ -52,15 +52,22 @@ class Reach(StrEnum):
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be proposed: sources, and facts that are named as such."""
+    """What is to be proposed: sources, and facts that are named as such.
+
+    ``loose`` are the public ids of the sources that hold only a part of the words.
+    """
 
     source_ids: tuple[SourceId, ...] = ()
     fact_ids: tuple[FactId, ...] = ()
+    loose: frozenset[str] = frozenset()
     reach: Reach = Reach.ALL
 
     @property
     def is_nothing(self) -> bool:
         return not self.source_ids and not self.fact_ids
+
+
+NOTHING = Asked()
 
 
 def find_named(conn: Connection, target: ForgetTarget, scope_id: ScopeId) -> Asked:
@@ -115,12 +122,13 @@ def _find_about(
         shares.pop(source_id, None)
     loose = _loose(conn, shares, first, now_ms)
     reach = Reach.ALL if not loose else Reach.SOME if first else Reach.NEAREST
-    return Asked((*exact, *loose), reach=reach)
+    ids = (*exact, *(source.id for source in loose))
+    return Asked(ids, loose=frozenset(source.public_id for source in loose), reach=reach)
 
 
 def _loose(
     conn: Connection, shares: dict[SourceId, float], exact: Sequence[Source], now_ms: int
-) -> list[SourceId]:
+) -> list[Source]:
     """What holds most of the words; without anything that tells and holds all, what holds the most of them."""
     first = nlargest(MAX_LOOSE_READ, shares, key=lambda source_id: (shares[source_id], source_id))
     found = [source for source in _read(conn, first, now_ms) if source.role != "assistant"]
@@ -135,7 +143,7 @@ def _loose(
             corrects = is_corrected or _CORRECTS.search(fold(source.text))
             least = LEAST_SHARE_OF_CORRECTED if corrects else LEAST_SHARE
         if shares[source.id] > least:
-            near.append(source.id)
+            near.append(source)
     return near[:MAX_LOOSE]
 
 

@@ -4,7 +4,7 @@ import re
 from datetime import date
 
 from pikobot.memory.forget_preview import MAX_BEGINNING_CHARS, ForgetPreview, PreviewItem
-from pikobot.memory.forget_search import Reach
+from pikobot.memory.forget_search import NOTHING, Asked, Reach
 from pikobot.memory.periods import Period
 from pikobot.memory.questions import Language
 from pikobot.memory.recall import spoken_speaker
@@ -62,13 +62,19 @@ def _bare(text: str) -> str:
     return " ".join(_SEPARATORS.sub(" ", fold(text).replace("’", "'")).strip(_EDGES).split())
 
 
-def proposal_text(shown: ForgetPreview, language: Language, reach: Reach = Reach.ALL) -> str:
-    """What would go, and how the owner says so. Names only what is quoted from the sources and facts of the preview."""
+def proposal_text(shown: ForgetPreview, language: Language, asked: Asked = NOTHING) -> str:
+    """What would go, and how the owner says so. Names only what is quoted from the sources and facts of the preview.
+
+    Marks what holds only a part of the words that were ``asked`` for, where something else holds them all.
+    """
     chinese = language == "zh"
+    marked = asked.loose if asked.reach is Reach.SOME else frozenset[str]()
+    mark = "（只含部分字词）" if chinese else " (a part of your words)"
+    items = [item_text(item, language) + mark * (item.id in marked) for item in shown.items[:MAX_SHOWN]]
     parts = [
-        *([_REACHES[reach][language]] if reach in _REACHES else []),
+        *([_REACHES[asked.reach][language]] if asked.reach in _REACHES else []),
         heading_text(shown, language),
-        _list([item_text(item, language) for item in shown.items[:MAX_SHOWN]], shown.told, chinese),
+        _list(items, shown.told, chinese),
     ]
     if shown.fact_count:
         parts.append("随之删除的事实：" if chinese else "Facts that go with it:")
@@ -210,8 +216,8 @@ def _flat(text: str) -> str:
 _SEPARATORS = re.compile("[,、;；.。!！~～\\s]+")
 _REACHES: dict[Reach, dict[Language, str]] = {
     Reach.SOME: {
-        "en": "Some of this holds only a part of your words, so look at it first: it goes along if you say yes.",
-        "zh": "其中有些只含有你所说的一部分字词，请先看清楚：回复“是”会一并删除。",
+        "en": "Some of this holds only a part of your words; with a yes it goes along.",
+        "zh": "其中有些只含有你所说的一部分字词，回复“是”会一并删除。",
     },
     Reach.NEAREST: {
         "en": "Nothing that is kept holds all of your words. This comes nearest:",

@@ -17,7 +17,7 @@ from pikobot.memory import forget_wording
 from pikobot.memory.forget import forget
 from pikobot.memory.forget_preview import ForgetPreview, preview_in
 from pikobot.memory.forget_requests import means_to_forget
-from pikobot.memory.forget_search import Asked, Reach
+from pikobot.memory.forget_search import NOTHING, Asked
 from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.questions import Language
 from pikobot.memory.receipts import Changed, Receipt
@@ -57,10 +57,10 @@ def propose(db: Database, lease: Lease, asked: Asked) -> bool:
         return True
 
 
-def show(db: Database, lease: Lease, language: Language, reach: Reach = Reach.ALL) -> str | None:
+def show(db: Database, lease: Lease, language: Language, asked: Asked = NOTHING) -> str | None:
     """What a run has to show at the end of its answer: empty without a proposal; None when the run is lost.
 
-    ``reach`` says how near that is to what was asked for.
+    ``asked`` says how near that is to the words of a request that was read.
     """
     run_id = RunId(lease.row_id)
     with db.read() as conn:
@@ -79,7 +79,7 @@ def show(db: Database, lease: Lease, language: Language, reach: Reach = Reach.AL
         under_facts = targets.sources_under_facts(tx, [fact.public_id for fact in shown.facts])
         cite_sources(tx, run_id, [*quoted, *under_facts])
         with_answer = replace(shown, along=shown.along + 1)  # the answer that shows it goes along as well
-        return forget_wording.proposal_text(with_answer, language, reach)
+        return forget_wording.proposal_text(with_answer, language, asked)
 
 
 def waiting(

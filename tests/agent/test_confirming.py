@@ -1,7 +1,7 @@
 """Forgetting in conversation: only the owner's next message carries it out, with a model and without one."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -9,8 +9,6 @@ from pikobot.agent.events import RunEnded
 from pikobot.agent.runner import Runner
 from pikobot.config_file import default_config_text
 from pikobot.memory.forget import forget
-from pikobot.memory.forget_preview import preview
-from pikobot.memory.forget_target import ForgetTarget
 from pikobot.memory.forget_wording import (
     kept_text,
     nothing_text,
@@ -278,77 +276,6 @@ async def test_any_other_message_keeps_everything(tmp_path: Path, between: str, 
         assert rows(db, "SELECT count(*) FROM erasures") == [(0,)]
 
 
-@pytest.mark.parametrize(
-    ("request_text", "between"),
-    [
-        ("forget Porto", "ok, but keep the first"),
-        ("forget Porto", "Where is Porto?"),
-        ("请忘记 Porto", "嗯，不过等等"),
-    ],
-)
-@in_event_loop
-async def test_without_a_model_what_is_no_plain_yes_is_answered_with_a_word_of_it(
-    tmp_path: Path, request_text: str, between: str
-) -> None:
-    language: Literal["en", "zh"] = "en" if between.isascii() else "zh"
-    with opened(tmp_path) as db:
-        say(db, PORTO, thread="old")
-        async with running(db, None) as runner:
-            await tell(runner, request_text)
-            told = (await tell(runner, between)).text
-            assert told.startswith(unheeded_text(language) + "\n\n")
-            assert unheeded_text(language) not in (await tell(runner, "I like tea")).text
-            assert (await tell(runner, "yes")).text == nothing_waits_text("en")
-        assert told in texts(db)
-        assert PORTO in texts(db)
-
-
-@pytest.mark.parametrize(
-    ("request_text", "yes"),
-    [
-        ("forget Porto", "ok"),
-        ("forget Porto", "delete it"),
-        ("请忘记 Porto", "嗯"),
-        ("请忘记 Porto", "是的，删吧"),
-    ],
-)
-@in_event_loop
-async def test_a_preview_and_its_receipt_give_the_same_numbers(
-    tmp_path: Path, request_text: str, yes: str
-) -> None:
-    with opened(tmp_path) as db:
-        [porto] = say(db, PORTO, thread="old")
-        learn(db, "lives in Porto", porto)
-        async with running(db, None) as runner:
-            await tell(runner, "Where is Porto?", "asked")
-            await tell(runner, request_text)  # and again, so that the first time is of earlier requests
-            shown = (await tell(runner, request_text)).text
-            done = await tell(runner, yes)
-        counts = (
-            ["7 messages", "1 fact", "3 conversations"]
-            if yes.isascii()
-            else ["消息 7 条", "事实 1 条", "话题 3 个"]
-        )
-        assert [count in shown for count in counts] == [True] * 3
-        assert [f"\n- {count}" in done.text for count in counts] == [True] * 3
-        assert texts(db) == []
-
-
-@in_event_loop
-async def test_what_only_resembles_the_words_must_be_seen_before_it_goes(tmp_path: Path) -> None:
-    with opened(tmp_path) as db:
-        say(db, "Lent Marco 250 euros", "借给张伟两千五", thread="old")
-        async with running(db, None) as runner:
-            for request_text in ("forget the money I lent to Marco", "忘掉我借给张伟的钱"):
-                shown = await tell(runner, request_text)
-                assert (shown.proposes_erasure, shown.must_be_seen) == (True, True)
-                assert shown.text.startswith(("Nothing that is kept holds all", "没有内容含有你所说的全部"))
-                assert (await tell(runner, "yes")).has_erased
-            assert texts(db) == []
-            say(db, "Marco", thread="old")
-            assert not (await tell(runner, "forget Marco")).must_be_seen
-
-
 @in_event_loop
 async def test_a_yes_in_another_conversation_or_too_late_confirms_nothing(tmp_path: Path) -> None:
     clock = StillClock()
@@ -491,64 +418,3 @@ async def test_a_find_that_remains_is_told_apart(tmp_path: Path, is_left: bool) 
             done = await tell(runner, "yes")
     assert (done.has_erased, done.leaves_traces) == (True, is_left)
     assert ("notes.log still holds" in done.text) is is_left
-
-
-@pytest.mark.parametrize(
-    ("request_text", "no", "counted"),
-    [
-        ("forget Porto", "no", "(8 messages, 7 of requests to forget, 2 conversations)"),
-        ("请忘记 Porto", "好吧，留着", "（消息 8 条，其中 7 条属于删除请求，话题 1 个）"),
-    ],
-)
-@in_event_loop
-async def test_requests_that_were_not_confirmed_are_not_shown_among_what_was_said(
-    tmp_path: Path, request_text: str, no: str, counted: str
-) -> None:
-    with opened(tmp_path) as db:
-        say(db, PORTO, thread="old")
-        async with running(db, None) as runner:
-            for _ in range(2):
-                await tell(runner, request_text)
-                await tell(runner, no)
-            await tell(runner, "forget everything", "elsewhere")
-            shown = await tell(runner, request_text)
-            assert (counted in shown.text, shown.text.count("\n- ")) == (True, 1)
-            assert (await tell(runner, "yes")).has_erased
-        assert "Porto" not in "".join(texts(db))
-
-
-@in_event_loop
-async def test_where_nothing_but_an_earlier_request_is_left_that_is_shown(tmp_path: Path) -> None:
-    with opened(tmp_path) as db:
-        async with running(db, None) as runner:
-            await tell(runner, "forget my dentist")
-            shown = await tell(runner, "forget my dentist")
-            assert "you: “forget my dentist”" in shown.text
-            assert (await tell(runner, "yes")).has_erased
-        assert texts(db) == []
-
-
-@pytest.mark.parametrize(
-    ("request_text", "hint"),
-    [
-        ("forget Porto", "… and 5 more: `/forget TEXT --all`"),
-        ("请忘记 Porto", "… 还有 5 条：`/忘记 文字 --all`"),
-    ],
-)
-@in_event_loop
-async def test_a_long_list_says_how_to_see_all_of_it(tmp_path: Path, request_text: str, hint: str) -> None:
-    with opened(tmp_path) as db:
-        say(db, *(f"Porto {number}" for number in range(15)), thread="old")
-        async with running(db, None) as runner:
-            assert hint in (await tell(runner, request_text)).text
-
-
-@in_event_loop
-async def test_all_that_would_go_can_be_seen(tmp_path: Path) -> None:
-    with opened(tmp_path) as db:
-        say(db, *(f"Porto {number}" for number in range(30)), thread="old")
-        by_size = {
-            shows_all: len(preview(db, ForgetTarget(words=("porto",)), shows_all=shows_all).items)
-            for shows_all in (False, True)
-        }
-    assert by_size == {False: 20, True: 30}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pikobot.channels.terminal.wording import EN, ZH
 from tests.end_to_end.instances import ask, files_with, make_instance, rows, run
 from tests.servers.openai_server import ScriptedOpenAI
 from tests.servers.openai_steps import text, tool_calls
@@ -110,6 +111,26 @@ def test_without_a_model_the_same_words_lead_to_the_same_question(tmp_path: Path
     assert ask(instance, f"{ASKED[language]} --yes").out.count("- ") > 4
     assert texts(instance) == []
     assert files_with(instance, *MARKS) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "request_text", "yes"),
+    [
+        ("Lent Marco 250 euros", "forget the money I lent to Marco --yes", "go ahead"),
+        ("借给张伟两千五", "忘掉我借给张伟的钱 --yes", "行，删吧"),
+    ],
+)
+def test_the_flag_does_not_erase_what_only_resembles_the_words(
+    tmp_path: Path, said: str, request_text: str, yes: str
+) -> None:
+    instance = make_instance(tmp_path / "i")
+    ask(instance, said)
+    shown = ask(instance, request_text)
+    words = EN if said.isascii() else ZH
+    assert (shown.code, said in shown.out, words.forget_must_be_seen in shown.err) == (0, True, True)
+    assert said in texts(instance)
+    assert "- " in ask(instance, yes).out
+    assert texts(instance) == []
 
 
 def test_the_command_itself_erases_with_the_flag(tmp_path: Path) -> None:

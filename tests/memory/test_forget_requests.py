@@ -245,6 +245,61 @@ def test_a_request_of_an_unclear_object_states_nothing_all_the_same(text: str) -
     assert read_request(text, TODAY) is None
 
 
+def said_by(*named: str) -> ForgetRequest:
+    return ForgetRequest(words=named, is_said_by=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("忘记牙医的事", words("牙医")),
+        ("把牙医的事忘了", words("牙医")),
+        ("把牙医那件事都忘了吧", words("牙医")),
+        ("forget Gina and everything she said", words("gina")),
+        ("忘掉小美和她说过的一切", words("小美")),
+        ("删掉我妈的生日", words("妈", "生日")),
+        ("把我家的备用钥匙删掉", words("家", "备用钥匙")),
+        ("forget what Gina said", said_by("gina")),
+        ("delete everything that my sister told me", said_by("sister")),
+        ("please forget all messages from Uncle Bob", said_by("uncle", "bob")),
+        ("delete James' words", said_by("james")),
+        ("忘掉小美说的话", said_by("小美")),
+        ("忘掉小美的话", said_by("小美")),
+        ("忘掉小美说过的一切", said_by("小美")),
+        ("请忘记小美跟我说的事", said_by("小美")),
+        ("把小美告诉我的都忘了", said_by("小美")),
+        ("删掉我妈说的话", said_by("妈")),
+        (
+            "忘掉小美昨天说的话",
+            replace(said_by("小美"), period=Period(date(2026, 11, 29), date(2026, 11, 29))),
+        ),
+        (
+            "forget what Gina said yesterday",
+            replace(said_by("gina"), period=Period(date(2026, 11, 29), date(2026, 11, 29))),
+        ),
+    ],
+)
+def test_what_is_the_matter_with_somebody_or_was_said_is_read(text: str, request_: ForgetRequest) -> None:
+    assert read_request(text, TODAY) == request_
+    assert means_to_forget(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "忘了牙医的事",
+        "忘记牙医的事了",
+        "我忘了小美说的话",
+        "忘了小美说的话",
+        "忘掉她说的话",
+        "忘掉你昨天说的话",
+        "forget what she said",
+    ],
+)
+def test_what_tells_of_having_forgotten_or_names_nobody_is_not_read(text: str) -> None:
+    assert read_request(text, TODAY, is_alone=True) is None
+
+
 @pytest.mark.parametrize(
     ("text", "request_"),
     [

@@ -35,6 +35,9 @@ def found(db: Database, asked: str) -> tuple[Reach, list[str]]:
         hits = find_asked(conn, request, asking=asking, thread=thread, workspace="main", now_ms=NOW_MS)
         texts = {row[0]: str(row[1]) for row in conn.execute("SELECT id, text FROM sources").fetchall()}
         assert find_source(conn, asking, now_ms=NOW_MS) is not None
+        by_id = {row[0]: row[1] for row in conn.execute("SELECT id, public_id FROM sources").fetchall()}
+    loose = [each for each in hits.source_ids if by_id[each] in hits.loose]
+    assert (len(loose), bool(loose)) == (len(hits.loose), hits.reach is not Reach.ALL)
     return hits.reach, [texts[each] for each in hits.source_ids]
 
 
