@@ -19,7 +19,8 @@ _TIMES = frozenset(
     """monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
     september october november december""".split()
 )
-_CHINESE_OBJECT = re.compile("[到去跟和给給向]([^到去跟和给給向说說]{2,})")
+_CHINESE_OBJECT = re.compile("[到去]([^到去]{2,})")
+_LONGEST_WITH_OBJECT = 8  # characters: in a longer question a verb has more beside it than its object
 _WHO = re.compile("\\bwho(?:'s)?\\b|[谁誰]")
 _OWN_PAIR = re.compile("我(?![们們的])[^\\W\\d_]")
 
@@ -101,6 +102,6 @@ def _names(text: str, period_words: str) -> list[str]:
     words = [fold(match) for match in _CAPITALISED.findall(text)]
     found = [word for word in words if word not in passed and keywords(word)]
     for run in keywords(text):
-        if is_cjk(run) and run not in period_words:
+        if is_cjk(run) and run not in period_words and len(run) <= _LONGEST_WITH_OBJECT:
             found += _CHINESE_OBJECT.findall(run)
     return list(dict.fromkeys(found))

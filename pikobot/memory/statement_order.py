@@ -22,8 +22,7 @@ def ordered(found: Sequence[Source], sought: Sought) -> list[Source]:
         groups.setdefault(key, []).append(source)
     for group in groups.values():
         group.sort(key=lambda source: _precedence(source, sought), reverse=True)
-    placed = [groups[key].pop(0) for key in keys]
-    return sorted(placed, key=lambda source: -sought.names_in(spoken_text(source)))
+    return [groups[key].pop(0) for key in keys]
 
 
 def _precedence(source: Source, sought: Sought) -> tuple[bool, bool, int]:

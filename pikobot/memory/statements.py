@@ -56,6 +56,8 @@ MAX_NEAREST = 3
 # So many of the best are put in order by what they say and when.
 MAX_COMPARED = 10
 MAX_LOOKED_AFTER = 3
+# What has so many of the words, or pairs of Chinese characters, may answer without the name that is asked for.
+STEMS_WITHOUT_NAME = 3
 # Earlier questions about the same thing match as well as its statements do: look further until there are enough.
 CANDIDATES = (50, 500, 5_000)
 # Every candidate is read for the times that it names, which costs more than its score.
@@ -99,7 +101,7 @@ class Statements:
                 found = distinct([*named, *found])
                 missing += [] if named else [name]
         if missing:
-            return About([], ordered(found, sought)[:MAX_NEAREST], missing)
+            return About([], ordered(found, sought)[:MAX_QUOTES], missing)
         is_answer = [self._may_answer(source, sought) for source in found]
         good = [source for source, answers in zip(found, is_answer, strict=True) if answers]
         near = [source for source, answers in zip(found, is_answer, strict=True) if not answers]
@@ -251,7 +253,7 @@ class Statements:
     def _may_answer(self, source: Source, sought: Sought) -> bool:
         """Whether it speaks of whom the question names, or of whoever asks, and holds more than a light verb of it."""
         if sought.names and not any(has_name(source, name) for name in sought.names):
-            return False
+            return len(held(source.text, sought.words)) >= STEMS_WITHOUT_NAME
         if sought.is_of_owner and speaks_of_another(source.text):
             return False
         if sought.names or is_light(held(" ".join(sought.words), sought.words)):
@@ -312,32 +314,33 @@ class Statements:
                 exclude_ids=() if self.request_id is None else (self.request_id,),
             )
             scores = {SourceId(hit.source_id): hit.score for hit in hits}
-            found = [
-                source
-                for source in load_sources(self.conn, scores, now_ms=self.now_ms).values()
-                if (said_in is None or is_said_in(source, said_in))
-                and (not words or tells(source.text, words) or repeats(source.text, words))
-                and self._is_statement(source)
-                and (admits is None or admits(source))
-            ]
-            found = _without_repeats(found, words)
-            floor = scores[found[0].id] * least_share if found else 0.0
-            kept = distinct(source for source in found if scores[source.id] >= floor)
-            if len(kept) >= MAX_COMPARED or len(hits) < limit:
+            found: list[Source] = []
+            repeating: list[Source] = []
+            floor = 0.0
+            for source in load_sources(self.conn, scores, now_ms=self.now_ms).values():
+                if scores[source.id] < floor or not (said_in is None or is_said_in(source, said_in)):
+                    continue
+                is_telling = not words or tells(source.text, words)
+                if not (is_telling or repeats(source.text, words)) or not self._is_statement(source):
+                    continue
+                if admits is None or admits(source):
+                    floor = floor or scores[source.id] * least_share * is_telling
+                    found.append(source)
+                    repeating += [] if is_telling else [source]
+            kept = distinct(_without(repeating, found, words))
+            if len(kept) >= MAX_QUOTES or len(hits) < limit:
                 break
         return kept[:MAX_COMPARED]
 
 
-def _without_repeats(found: Sequence[Source], words: Sequence[str]) -> list[Source]:
-    """Without what says nothing beside the words, where something tells more and has most of each of them."""
-    telling = [source.text for source in found if tells(source.text, words)]
-    return [
-        source
-        for source in found
-        if not words
-        or tells(source.text, words)
-        or not any(holds_like(text, source.text, words) for text in telling)
-    ]
+def _without(repeating: Sequence[Source], found: Sequence[Source], words: Sequence[str]) -> list[Source]:
+    """What is found without what only repeats the words, where something tells more that has most of each of them."""
+    known = {source.id for source in repeating}
+    telling = [source.text for source in found if source.id not in known]
+    left_out = {
+        source.id for source in repeating if any(holds_like(text, source.text, words) for text in telling)
+    }
+    return [source for source in found if source.id not in left_out]
 
 
 def _only_requests(source: Source) -> bool:

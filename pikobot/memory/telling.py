@@ -108,12 +108,16 @@ _ASKS_OF_OWNER = re.compile("\\b(?:i|my|me|mine|myself)\\b|我(?![们們])")
 def held(text: str, words: Iterable[str]) -> frozenset[str]:
     """Which of the words a text holds in any form; of a run of Chinese, which of its pairs."""
     folded = fold(text)
-    own = [piece for piece in pieces(text) if not is_cjk(piece)]
+    own: list[str] | None = None
     found: set[str] = set()
     for word in words:
         if is_cjk(word):
             found.update(pair for pair in pairs(word) if pair in folded)
-        elif any(_is_form(piece, form) for piece in own for form in (word, *other_forms(word))):
+            continue
+        forms = [form for form in (word, *other_forms(word)) if _stem(form) in folded]
+        if forms and own is None:
+            own = list(pieces(folded))
+        if any(_is_form(piece, form) for piece in own or () for form in forms):
             found.add(word)
     return frozenset(found)
 
@@ -226,4 +230,8 @@ def _is_form(piece: str, word: str) -> bool:
     if len(word) < 4:
         ends = (*_SHORT_ENDINGS, word[-1:] + "ed", word[-1:] + "ing")
         return piece.startswith(word) and piece[len(word) :] in ends
-    return piece.startswith(word[: max(3, len(word) - 3)]) and len(piece) <= len(word) + _LONGEST_ENDING
+    return piece.startswith(_stem(word)) and len(piece) <= len(word) + _LONGEST_ENDING
+
+
+def _stem(word: str) -> str:
+    return word[: max(3, len(word) - _LONGEST_ENDING)]
