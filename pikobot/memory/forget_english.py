@@ -81,7 +81,9 @@ _AND_SAID = re.compile(
     "(?P<topic>.+) and (?:everything|anything|all|what|whatever)(?: that)? (?:she|he|they|it) .+"
 )
 _PRONOUNS = frozenset("i we you he she they it him her them me us my our your his their who".split())
-_MARKED = re.compile("(?:that|my|our|the|his|her|their|this|these|those|what|whatever) (?P<topic>.+)")
+_MARKED = re.compile(
+    "(?:that|my|our|the|his|her|their|this|these|those|what|whatever|when|where|who|why|which|how) (?P<topic>.+)"
+)
 _MEMORIES = re.compile(
     "(?:all |the |your |my |any |every )*(?:memory|memories|notes?|facts?|records?|messages?|statements?)"
     "(?: (?:about|of|on|that|where|in which) (?P<topic>.+))"

@@ -17,10 +17,10 @@ from pikobot.store.sources import SourceId
 from pikobot.store.targets import IN_BOUNDS, Bounds
 
 LEAST_SHARE_OF_PAIRS = 2 / 3
-# Of a character that stands apart from its neighbours in the run, and only where few sources hold it.
+# Of a character that stands apart from its neighbours in the run, and only where few sources hold one of the run.
 SHARE_OF_SCATTERED = 0.6
-FEW_SOURCES = 3
-FEW_OF_ALL = 0.05
+FEW_SOURCES = 5
+FEW_OF_ALL = 0.01
 
 
 def find_matching(conn: Connection, words: Sequence[str], bounds: Bounds) -> list[SourceId]:
@@ -69,14 +69,16 @@ def _credits(conn: Connection, word: str, bounds: Bounds) -> dict[int, float]:
 def _run_credits(conn: Connection, run: str, bounds: Bounds, total: int) -> list[dict[int, float]]:
     """For each telling character of a CJK run the sources that hold it: wholly in one of its pairs, or scattered."""
     in_pairs = [frozenset(_holding(conn, quoted(pair), bounds)) for pair in pairs(run)]
-    telling = [at for at, char in enumerate(run) if char not in LONE_FUNCTION_CHARACTERS]
+    telling = [at for at, char in enumerate(run) if char not in LONE_FUNCTION_CHARACTERS] or range(len(run))
+    holding = {at: _holding(conn, quoted(run[at]), bounds) for at in telling}
+    is_rare = min(map(len, holding.values())) <= max(FEW_SOURCES, total * FEW_OF_ALL)
     every = []
-    for at in telling or range(len(run)):
-        holding = _holding(conn, quoted(run[at]), bounds)
-        whole = frozenset(holding) if len(run) == 1 else frozenset().union(*in_pairs[max(at - 1, 0) : at + 1])
-        is_rare = len(holding) <= max(FEW_SOURCES, total * FEW_OF_ALL)
+    for at, source_ids in holding.items():
+        whole = (
+            frozenset(source_ids) if len(run) == 1 else frozenset().union(*in_pairs[max(at - 1, 0) : at + 1])
+        )
         scattered = SHARE_OF_SCATTERED if is_rare else 0.0
-        every.append({source_id: 1.0 if source_id in whole else scattered for source_id in holding})
+        every.append({source_id: 1.0 if source_id in whole else scattered for source_id in source_ids})
     return every
 
 

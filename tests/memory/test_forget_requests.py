@@ -259,6 +259,8 @@ def said_by(*named: str) -> ForgetRequest:
         ("忘掉小美和她说过的一切", words("小美")),
         ("删掉我妈的生日", words("妈", "生日")),
         ("把我家的备用钥匙删掉", words("家", "备用钥匙")),
+        ("forget where the spare key is", words("spare", "key")),
+        ("please forget when my exam is", words("exam")),
         ("forget what Gina said", said_by("gina")),
         ("delete everything that my sister told me", said_by("sister")),
         ("please forget all messages from Uncle Bob", said_by("uncle", "bob")),

@@ -52,9 +52,15 @@ def test_a_rare_word_weighs_more_than_a_common_one(db: Database) -> None:
     assert found["Marco"] > 0.5 > found["money again"] == found["money is short"]
 
 
-def test_characters_of_a_run_that_stand_apart_count_in_part_and_only_if_they_are_rare(db: Database) -> None:
+def test_characters_of_a_run_that_stand_apart_count_in_part_where_one_of_them_is_rare(db: Database) -> None:
     say(
-        db, "牙医改到15日", "去陈医生看牙", "医院", *(f"第{number}次谈话" for number in range(10)), "谈到电影"
+        db,
+        "牙医改到15日",
+        "去陈医生看牙",
+        "医院",
+        *("医生来了",) * 6,
+        *(f"第{number}次谈话" for number in range(10)),
+        "谈到电影",
     )
     found = shares(db, "牙医")
     assert found["牙医改到15日"] == 1
