@@ -91,7 +91,6 @@ class Progress:
     vectors: int
     waiting: int
     batches: BatchCounts
-    problem: str | None
 
     @property
     def is_usable(self) -> bool:
@@ -279,7 +278,6 @@ def progress(conn: Connection, vector_set: VectorSet, *, now_ms: int) -> Progres
             conn, vector_set.id, now_ms=now_ms, at_most=tolerated(vectors) + 1
         ),
         batches=embedding_jobs.count_batches(conn, vector_set.id),
-        problem=embedding_jobs.newest_problem(conn, vector_set.id),
     )
 
 

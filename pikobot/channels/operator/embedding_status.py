@@ -9,7 +9,7 @@ from pikobot.memory.embedding_problems import Failing, noted
 from pikobot.memory.engines import Embedding
 from pikobot.memory.query_vectors import QueryEmbedder
 from pikobot.store.connection import Connection
-from pikobot.store.embedding_jobs import count_above_mark
+from pikobot.store.embedding_jobs import count_above_mark, newest_problem
 from pikobot.store.sources import count_sources
 from pikobot.store.vectors.profiles import Profile, SetId, VectorSet, active_set, building_set
 
@@ -80,7 +80,7 @@ def _set_state(conn: Connection, vector_set: VectorSet, now_ms: int) -> Json:
         "waiting": above_mark + state.batches.queued,
         "failed": state.batches.failed,
         "unknown": state.batches.unknown,
-        "errorCode": state.problem,
+        "errorCode": newest_problem(conn, vector_set.id),
     }
 
 
