@@ -152,7 +152,7 @@ def outcome_text(outcome: Receipt | AlreadyErased, language: Language) -> str:
 
 def nothing_text(language: Language) -> str:
     return (
-        "没有找到匹配的内容；什么都没有删除。`/忘记 文字` 可以删除包含某段文字的所有记录。"
+        "没有找到匹配的内容；什么都没有删除。`/忘记 文字` 可以删除包含某段文字的所有消息。"
         if language == "zh"
         else "Nothing that is kept matches; nothing was erased. `/forget TEXT` erases whatever contains a text."
     )
@@ -174,7 +174,7 @@ def hint_text(language: Language) -> str:
 def unclear_text(language: Language) -> str:
     """For a message that is nothing but a request to forget, of something that can't be told."""
     return (
-        "什么都没有删除：不清楚要删除什么。`/忘记 文字` 会先显示包含该文字的记录、再询问。"
+        "什么都没有删除：不清楚要删除什么。`/忘记 文字` 会先显示包含该文字的消息、再询问。"
         if language == "zh"
         else "Nothing was erased: it is not clear what is meant. `/forget TEXT` shows what contains a text and asks."
     )

@@ -16,7 +16,8 @@ from pikobot.memory.receipts import Changed, label_lines
 from pikobot.text import Count
 
 _ID = re.compile(r"(?P<prefix>src|thr|fact)_[A-Za-z0-9_-]{16,}\Z")
-_LIKE_A_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?!\w)|\d{4}-\d\d-\d\dT")
+_DAY = re.compile(r"(?P<year>\d{4})(?P<sign>[-/.])(?P<month>\d{1,2})(?P=sign)(?P<day>\d{1,2})")
+_LIKE_A_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:T.*)?\Z")
 _RANGE_SIGNS = ("..", "到", "至")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": "』", "《": "》"}
 _WHOLE_THREAD = frozenset({"thread", "话题", "話題"})
@@ -95,15 +96,21 @@ def _range_of(argument: str) -> tuple[str | None, str | None] | None:
     Raises `UsageError` for an end that is written like a date, and there is none of it.
     """
     for sign in _RANGE_SIGNS:
-        ends = [end.strip() for end in argument.split(sign)]
+        ends = [_in_iso(end.strip()) for end in argument.split(sign)]
         if len(ends) != 2 or not any(ends):
             continue
         wrong = [end for end in ends if end and not _is_moment(end)]
         if not wrong:
             return ends[0] or None, ends[1] or None
-        if all(_LIKE_A_DATE.match(end) for end in filter(None, ends)):
+        if all(_is_moment(end) or _LIKE_A_DATE.match(end) for end in filter(None, ends)):
             raise UsageError(f"there is no such date: {wrong[0]}")
     return None
+
+
+def _in_iso(end: str) -> str:
+    """A day as it is written elsewhere, such as 2026/3/1 or 2026.03.01, in ISO 8601; anything else as it is."""
+    day = _DAY.fullmatch(end)
+    return end if day is None else f"{day['year']}-{day['month']:0>2}-{day['day']:0>2}"
 
 
 def _is_moment(text: str) -> bool:
