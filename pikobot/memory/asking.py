@@ -21,6 +21,13 @@ _TIMES = frozenset(
 )
 _CHINESE_OBJECT = re.compile("[到去]([^到去]{2,})")
 _LONGEST_WITH_OBJECT = 8  # characters: in a longer question a verb has more beside it than its object
+_YES_NO = re.compile(
+    "^(?:am|are|can|could|did|do|does|had|has|have|is|may|might|should|was|were|will|would)\\b|"
+    "[吗嗎]|有没有|有沒有|是不是|[是能可]否|([会會能要去])不\\1"
+)
+_OWNED_BY = re.compile(
+    "\\b(?!(?:what|who|where|when|how|that|there|here|it|he|she|let)['’])([^\\W\\d_]{3,})['’]s \\w"
+)
 _WHO = re.compile("\\bwho(?:'s)?\\b|[谁誰]")
 _OWN_PAIR = re.compile("我(?![们們的])[^\\W\\d_]")
 
@@ -60,7 +67,7 @@ class Sought:
     """What an answer should hold: the words; of each name one form; ``is_of_owner``: it is about who asks.
 
     ``own`` is what a Chinese question says of its writer, with the pronoun: ``我叫`` tells a name from a cat's;
-    ``asks_who``: a name is to be told from what its bearer does.
+    ``asks_who``: a name is to be told from what its bearer does; ``is_yes_no``: the words alone would be an answer.
     """
 
     words: tuple[str, ...]
@@ -68,6 +75,7 @@ class Sought:
     is_of_owner: bool = False
     own: frozenset[str] = frozenset()
     asks_who: bool = False
+    is_yes_no: bool = False
 
     def names_in(self, text: str) -> int:
         return sum(bool(held(text, name)) for name in self.names)
@@ -84,6 +92,7 @@ def read_sought(text: str, words: list[str], period_words: str = "") -> Sought:
         is_of_owner=asks_of_owner(text) and not relatives,
         own=frozenset(_OWN_PAIR.findall(folded)),
         asks_who=_WHO.search(folded) is not None,
+        is_yes_no=_YES_NO.search(folded.strip()) is not None,
     )
 
 
@@ -99,8 +108,8 @@ def read_saying(rest: str) -> Saying | None:
 
 def _names(text: str, period_words: str) -> list[str]:
     passed = _TIMES | set(pieces(period_words))
-    words = [fold(match) for match in _CAPITALISED.findall(text)]
-    found = [word for word in words if word not in passed and keywords(word)]
+    words = [fold(match) for match in _CAPITALISED.findall(text)] + _OWNED_BY.findall(fold(text))
+    found = [word for word in words if word not in passed and keywords(word) and not relatives_in(word)]
     for run in keywords(text):
         if is_cjk(run) and run not in period_words and len(run) <= _LONGEST_WITH_OBJECT:
             found += _CHINESE_OBJECT.findall(run)

@@ -62,6 +62,11 @@ _CHINESE_FUNCTION_WORDS = re.compile(
 )
 
 _DETERMINERS = frozenset("the my our your his her its their s".split())
+_LONGEST_CHINESE_THING = 2  # characters: three may be a sentence
+_RECALLING = re.compile(
+    "(?:please |can you |could you )*remind me (?:again )?(?:how|what|when|where|which|who|whose|why)\\b|"
+    "(?:please |can you |could you |help me )+(?:to )?(?:find|look up|look for|search for)\\b"
+)
 _CHINESE_OF = re.compile("^我[们們]?的|(?<=[^\\W\\d_])的(?=[^\\W\\d_])")
 
 # Words that only ask, where they stand so, and are about something elsewhere: "what kind of art", "kind words".
@@ -152,6 +157,21 @@ def is_bare(text: str) -> bool:
     named = _CHINESE_OF.sub(" ", fold(text.strip()))
     words = [piece for piece in pieces(named) if piece not in _DETERMINERS]
     return len(text.strip()) <= MAX_BARE_CHARS and words == keywords(text) != []
+
+
+def is_lookup(text: str) -> bool:
+    """Whether the text only names a thing, and tells nothing of it: "my boss", "cat", ``水管工的电话``."""
+    if not is_bare(text):
+        return False
+    words = list(pieces(text))
+    if language_of(text) == "zh":
+        return "的" in text or len("".join(words)) <= _LONGEST_CHINESE_THING
+    return len(words) == 1 or not _DETERMINERS.isdisjoint(words)
+
+
+def asks_to_recall(text: str) -> bool:
+    """Whether somebody tells pikobot to look for something, in words that may also begin a note."""
+    return _RECALLING.match(fold(text.strip())) is not None
 
 
 def subject_words(text: str) -> list[str]:

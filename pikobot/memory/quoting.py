@@ -81,11 +81,12 @@ def _found_about(statements: Statements, text: str, language: Language, meaning:
         about = aside if aside.answers or not about.nearest else about
     if about.answers:
         return Found((Section(wording.FOUND[language], about.answers),))
-    sections = []
-    if others := other_words(text):
-        sections.append(Section(wording.PERHAPS[language], statements.perhaps(others, sought)))
-    if about.nearest:
-        sections.append(Section(_nearest(about, text, language), about.nearest))
+    others = other_words(text)
+    guessed = statements.perhaps(others, sought) if others else []
+    sections = [Section(wording.PERHAPS[language], guessed)]
+    nearest = [source for source in about.nearest if source.id not in {each.id for each in guessed}]
+    if nearest:
+        sections.append(Section(_nearest(about, text, language), nearest))
     elif meaning is not None and not any(section.quoted for section in sections):
         sections.append(Section(wording.FOUND_BY_MEANING[language], statements.like(meaning)))
     found = Found(tuple(section for section in sections if section.quoted))

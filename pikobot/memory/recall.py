@@ -11,7 +11,7 @@ from pikobot.clock import local_utc_offset_min
 from pikobot.memory import quoting
 from pikobot.memory import recall_wording as wording
 from pikobot.memory.embedding import QueryVector
-from pikobot.memory.questions import Language, is_bare, is_question, keywords, language_of
+from pikobot.memory.questions import Language, asks_to_recall, is_bare, is_question, keywords, language_of
 from pikobot.memory.recall_wording import spoken_date
 from pikobot.memory.small_talk import SmallTalk, small_talk_of, wants
 from pikobot.memory.statement_times import day_said
@@ -55,7 +55,7 @@ def answer_from_memory(
     if talk is not None:
         statements = None if scope_id is None else Statements(conn, scope_id, request_id, now_ms)
         return _small_answer(talk, statements, language)
-    asks, words = is_question(text), keywords(text)
+    asks, words = is_question(text) or asks_to_recall(text), keywords(text)
     found = quoting.nothing(language)
     if scope_id is not None and (asks or (is_bare(text) and not wants(text))):
         statements = Statements(conn, scope_id, request_id, now_ms)

@@ -79,11 +79,15 @@ _KINDS: list[tuple[SmallTalk, re.Pattern[str]]] = [
             "(?:so )?what (?:all |else )?(?:do|did|have) you (?:know|remember|learn|learned|stored|kept|noted)"
             "(?: so far)?(?: about me)?(?: so far)?|what is (?:known|stored) about me|"
             "do you (?:know|remember) (?:me|anything about me)|"
+            "(?:how (?:can|do) i |can i |show me |list )?(?:see |view |list )?(?:everything |all )?(?:what |that )?you "
+            "(?:know|remember|have stored|stored|have kept|kept|have learned|learned)(?: so far)?(?: about me)?|"
             "tell me (?:everything |all |something )?(?:(?:what |that )?you (?:know|remember) )?about me|"
             "你(?:都)?(?:知道|了解|瞭解|[记記]得|[记記]住了?)(?:些)?(?:[关關]于|[关關]於)?我的?"
             "(?:些)?(?:什么|什麼|啥|哪些|多少)(?:事|事情|信息|东西)?|"
             "(?:[关關][于於]我)?你(?:都)?(?:知道|了解|瞭解|[记記]得|[记記]住了?)(?:些)?(?:什么|什麼|啥)|"
-            "你(?:了解|瞭解|[认認][识識]|[记記]得)我[吗嗎]"
+            "你(?:了解|瞭解|[认認][识識]|[记記]得)我[吗嗎]|"
+            "(?:怎[么麼样]|如何|在哪里?)?(?:才能|能|可以)?(?:查看|看到?|列出)你(?:都)?(?:存|[记記]住?|保存|知道)(?:了|的)?"
+            "(?:些)?(?:什么|什麼|哪些|内容|东西|所有内容)?"
         ),
     ),
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from pikobot.memory.asking import Saying, Sought
+from pikobot.memory.questions import is_bare, is_lookup, language_of
 from pikobot.memory.statement_times import moment_of
 from pikobot.memory.telling import OTHER_KIND, held, identifies, kind_told, says_more
 from pikobot.store.segmentation import fold, pieces
@@ -25,12 +26,13 @@ def ordered(found: Sequence[Source], sought: Sought) -> list[Source]:
     return [groups[key].pop(0) for key in keys]
 
 
-def _precedence(source: Source, sought: Sought) -> tuple[bool, bool, int]:
+def _precedence(source: Source, sought: Sought) -> tuple[bool, bool, bool, int]:
     says_own = any(pair in fold(source.text) for pair in sought.own)
     says_own |= sought.asks_who and any(
         identifies(source.text, name) for name in (*sought.names, sought.words)
     )
-    return says_own, sought.is_of_owner and source.role == "user", moment_of(source)
+    is_named = is_lookup(source.text) or (language_of(source.text) == "en" and is_bare(source.text))
+    return not is_named, says_own, sought.is_of_owner and source.role == "user", moment_of(source)
 
 
 def spoken_text(source: Source) -> str:
@@ -49,7 +51,7 @@ def is_by(source: Source, saying: Saying) -> bool:
 
 def last_told(every: Sequence[Source]) -> tuple[list[Source], bool]:
     """The last ones that tell something, or if none does, of all; in order, and whether there are more."""
-    telling = [source for source in every if says_more(source.text)] or every
+    telling = [source for source in every if says_more(source.text) and not is_lookup(source.text)] or every
     newest = sorted(telling, key=lambda source: (source.said_at_ms, source.id), reverse=True)
     return newest[:MAX_LISTED][::-1], len(telling) > MAX_LISTED
 

@@ -16,7 +16,7 @@ from pikobot.memory.embedding import QueryVector
 from pikobot.memory.forget_requests import asks_to_forget, means_to_forget
 from pikobot.memory.nearness import near_in_meaning
 from pikobot.memory.periods import EveryYear, Period, last_years, without_periods
-from pikobot.memory.questions import is_only_question, is_question, is_request_for_answer
+from pikobot.memory.questions import asks_to_recall, is_only_question, is_question, is_request_for_answer
 from pikobot.memory.small_talk import small_talk_of, wants
 from pikobot.memory.statement_order import distinct, has_name, is_by, last_told, of_each_kind, ordered
 from pikobot.memory.statement_times import (
@@ -93,7 +93,7 @@ class Statements:
 
     def about(self, sought: Sought) -> About:
         """Those that hold the words, best first: what answers, or else what is only near to it."""
-        found = self._matching(sought.words, sought.words)
+        found = self._matching(sought.words, sought.words, repeats_too=sought.is_yes_no)
         missing: list[frozenset[str]] = []
         for name in sought.names:
             if not any(has_name(source, name) for source in found):
@@ -110,7 +110,7 @@ class Statements:
     def about_in(self, sought: Sought, period: Period, period_words: Sequence[str]) -> list[Source]:
         """Those of the period that hold the words, best first; what was said in it before what names it."""
         words = sought.words
-        said = self._matching(words, words, said_in=period)
+        said = self._matching(words, words, said_in=period, repeats_too=sought.is_yes_no)
         terms = [*words, *period_words, *names_of(period)]
         named = self._matching(terms, words, lambda source: names_time_in(source, period))
         said, named = ([each for each in found if self._may_answer(each, sought)] for found in (said, named))
@@ -148,7 +148,7 @@ class Statements:
         if words:
             terms = words if saying.is_owner else [*words, *pieces(saying.who)]
             found = self._matching(terms, words, lambda source: is_by(source, saying), said_in=period)
-            return found[:MAX_QUOTES], False
+            return ordered(found, Sought(tuple(words)))[:MAX_QUOTES], False
         listed = self._listed_by(saying, period)
         told = [
             each
@@ -254,7 +254,7 @@ class Statements:
         """Whether it speaks of whom the question names, or of whoever asks, and holds more than a light verb of it."""
         if sought.names and not any(has_name(source, name) for name in sought.names):
             return len(held(source.text, sought.words)) >= STEMS_WITHOUT_NAME
-        if sought.is_of_owner and speaks_of_another(source.text):
+        if sought.is_of_owner and (speaks_of_another(source.text) or _speaks_of_speaker(source)):
             return False
         if sought.names or is_light(held(" ".join(sought.words), sought.words)):
             return True
@@ -295,10 +295,11 @@ class Statements:
         *,
         said_in: Period | None = None,
         least_share: float = LEAST_SHARE_OF_BEST,
+        repeats_too: bool = False,
     ) -> list[Source]:
         """What the terms find and is admitted, among it each of the words, without what matches much less.
 
-        What only repeats the question, as a few words that were looked up, is left out where anything tells more.
+        ``repeats_too``: what says just the words as well, where nothing tells more.
         """
         bounds = None if isinstance(said_in, EveryYear) else said_in
         kept: list[Source] = []
@@ -321,7 +322,8 @@ class Statements:
                 if scores[source.id] < floor or not (said_in is None or is_said_in(source, said_in)):
                     continue
                 is_telling = not words or tells(source.text, words)
-                if not (is_telling or repeats(source.text, words)) or not self._is_statement(source):
+                is_admitted = is_telling or (repeats_too and repeats(source.text, words))
+                if not is_admitted or not self._is_statement(source):
                     continue
                 if admits is None or admits(source):
                     floor = floor or scores[source.id] * least_share * is_telling
@@ -347,7 +349,12 @@ def _only_requests(source: Source) -> bool:
     """Whether the owner's words only ask, greet, tell to forget, or are meant as a command."""
     text = source.text
     is_talk = _COMMAND.match(text) is not None or small_talk_of(text) is not None
-    return is_talk or is_request_for_answer(text) or means_to_forget(text)
+    return is_talk or is_request_for_answer(text) or asks_to_recall(text) or means_to_forget(text)
+
+
+def _speaks_of_speaker(source: Source) -> bool:
+    """Whether somebody else speaks of themself."""
+    return source.role == "participant" and asks_of_owner(source.text)
 
 
 def _also_requests(text: str) -> bool:

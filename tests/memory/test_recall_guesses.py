@@ -117,6 +117,54 @@ def test_what_speaks_of_what_is_asked_is_the_answer(
         assert quotes(db, question) == [told]
 
 
+@pytest.mark.parametrize(
+    ("question", "told", "other"),
+    [
+        ("What is my job?", "I work as a nurse", "I lost my job"),
+        ("我的工作是什么？", "我在医院上班", "我丢了工作"),
+    ],
+)
+def test_what_somebody_else_says_of_themself_is_not_about_the_owner(
+    tmp_path: Path, question: str, told: str, other: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, other, role="participant", speaker="Gina")
+        say(db, told)
+        assert ask(db, question).text.splitlines()[0] in (PERHAPS, PERHAPS_ZH)
+        assert quotes(db, question) == [told, other]
+
+
+@pytest.mark.parametrize(
+    ("looked_up", "question", "told"),
+    [
+        ("plumber phone", "What's the plumber's name?", "The plumber is Rui"),
+        ("水管工的电话", "水管工叫什么？", "水管工姓赵"),
+    ],
+)
+def test_what_was_looked_up_does_not_come_before_what_tells(
+    tmp_path: Path, looked_up: str, question: str, told: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, "My name is Ann", told, looked_up)
+        assert quotes(db, question)[0] == told
+
+
+@pytest.mark.parametrize(
+    ("looked_up", "question"), [("allergies", "What are my allergies?"), ("过敏", "过敏的是什么？")]
+)
+def test_a_word_that_was_looked_up_is_no_answer(tmp_path: Path, looked_up: str, question: str) -> None:
+    with opened(tmp_path) as db:
+        say(db, looked_up)
+        assert quotes(db, question) == []
+
+
+def test_what_is_to_be_found_is_looked_for(tmp_path: Path) -> None:
+    with opened(tmp_path) as db:
+        say(db, "The plumber is called Rui", "Remind me what the plumber is called")
+        for text in ("Remind me what the plumber is called", "Help me find my plumber"):
+            assert quotes(db, text) == ["The plumber is called Rui"]
+
+
 def test_before_the_nearest_comes_what_says_it_in_other_words(tmp_path: Path) -> None:
     with opened(tmp_path) as db:
         say(db, "Mother's birthday is 3 February", "I was born on 14 May")
