@@ -8,7 +8,7 @@ asked about the words, or asked to forget, tells nothing, so it is never a reaso
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from heapq import nlargest
 from itertools import islice
@@ -118,6 +118,9 @@ def _find_about(
     exact = sorted({*resolved.sources, *matching}.difference(along))
     first = list(islice((source for source in _read(conn, exact, now_ms) if _tells(source)), MAX_EXACT_READ))
     shares = shares_of(conn, request.words, bounds, without=along)
+    if not first:  # then a part of a word is near as well: "Quokka" in "Quokkasnout"
+        anywhere = resolve(conn, replace(target, whole_words=False), scopes).sources
+        shares |= dict.fromkeys(set(anywhere).difference(along), 1.0)
     for source_id in exact:
         shares.pop(source_id, None)
     loose = _loose(conn, shares, first, now_ms)

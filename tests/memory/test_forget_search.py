@@ -134,6 +134,13 @@ def test_of_somebody_who_never_spoke_what_tells_of_that_one_is_shown(db: Databas
     assert found(db, asked)[1] == (["Rui is my brother"] if asked.isascii() else ["小红是我妹妹"])
 
 
+def test_a_part_of_a_word_is_near_where_nothing_has_it_as_a_word(db: Database) -> None:
+    say(db, "I saw a Quokkasnout", "Quokkas are small", "别的事")
+    assert found(db, "forget Quokkasn") == (Reach.NEAREST, ["I saw a Quokkasnout"])
+    say(db, "Quokkasn is a nickname")
+    assert found(db, "forget the Quokkasn")[1][-1] == "Quokkasn is a nickname"
+
+
 def test_words_are_not_found_inside_other_words(db: Database) -> None:
     say(db, "I like tea", "Who teaches me Portuguese?", "steak", "我喜欢喝茶")
     assert found(db, "forget tea") == (Reach.ALL, ["I like tea"])
