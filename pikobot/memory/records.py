@@ -151,7 +151,7 @@ class SourceText:
 
 def source_record(source: Source, scope: str, *, text: str, score: float | None = None) -> Record:
     """The record of a source, showing the given part of its text."""
-    time = source_time(source)
+    evidence = quoting(source, text)
     return Record(
         id=source.public_id,
         type="source",
@@ -160,8 +160,8 @@ def source_record(source: Source, scope: str, *, text: str, score: float | None 
         score=score,
         status="stored",
         scope=scope,
-        time=time,
-        source=quoting(source, text),
+        time=evidence.time,
+        source=evidence,
         source_ids=(source.public_id,),
     )
 
