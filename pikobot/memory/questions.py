@@ -63,6 +63,9 @@ _CHINESE_FUNCTION_WORDS = re.compile(
 
 _DETERMINERS = frozenset("the my our your his her its their s".split())
 _LONGEST_CHINESE_THING = 2  # characters: three may be a sentence
+_FOLLOWING = re.compile(
+    "(?:and(?: what about)?|what about|how about) [^?]{2,40}\\?|(?:那|那么|那麼).{1,12}呢[?？]?"
+)
 _RECALLING = re.compile(
     "(?:please |can you |could you )*remind me (?:again )?(?:how|what|when|where|which|who|whose|why)\\b|"
     "(?:please |can you |could you |help me )+(?:to )?(?:find|look up|look for|search for)\\b"
@@ -167,6 +170,11 @@ def is_lookup(text: str) -> bool:
     if language_of(text) == "zh":
         return "的" in text or len("".join(words)) <= _LONGEST_CHINESE_THING
     return len(words) == 1 or not _DETERMINERS.isdisjoint(words)
+
+
+def is_follow_up(text: str) -> bool:
+    """Whether a question leaves its subject to the one before: "and the phone?", ``那电话呢？``."""
+    return _FOLLOWING.fullmatch(fold(text.strip())) is not None
 
 
 def asks_to_recall(text: str) -> bool:

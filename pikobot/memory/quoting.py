@@ -14,11 +14,11 @@ from pikobot.memory.asking import Saying, Sought, read_saying, read_sought
 from pikobot.memory.embedding import QueryVector
 from pikobot.memory.everyday_words import other_words
 from pikobot.memory.periods import EveryYear, Period, Understood, find_period
-from pikobot.memory.questions import Language, keywords, language_of, subject_words
+from pikobot.memory.questions import Language, is_follow_up, keywords, language_of, subject_words
 from pikobot.memory.recall_wording import spoken_period
 from pikobot.memory.statement_times import is_surely_of
 from pikobot.memory.statements import About, Statements
-from pikobot.memory.telling import asks_of_owner
+from pikobot.memory.telling import asks_of_owner, held
 from pikobot.store.segmentation import fold, is_cjk
 from pikobot.store.sources import Source
 
@@ -61,10 +61,27 @@ def find(statements: Statements, text: str, today: date, *, meaning: QueryVector
     is_listed = saying is not None and saying.is_owner and understood is not None
     if saying is not None and not is_listed and statements.is_speaker(saying):
         return _said_by(statements, saying, text, understood, language)
+    if understood is None and (followed := _following(statements, text, language)) is not None:
+        return followed
     if understood is not None:
         found = _found_in(statements, text, understood, language)
         return found if found.quoted else _or_aside(statements, text, understood, found)
     return _found_about(statements, text, language, meaning)
+
+
+def _following(statements: Statements, text: str, language: Language) -> Found | None:
+    """What is quoted for "and the phone?": what holds it together with the subject of the question before."""
+    if not is_follow_up(text):
+        return None
+    words, before = keywords(text), keywords(statements.asked_before() or "")
+    if not words or not before:
+        return None
+    answers = [
+        source
+        for source in statements.about(read_sought(text, [*words, *before])).answers
+        if held(source.text, words) and held(source.text, before)
+    ]
+    return Found((Section(wording.FOUND[language], answers),)) if answers else None
 
 
 def _or_aside(statements: Statements, text: str, understood: Understood, found: Found) -> Found:
@@ -84,11 +101,11 @@ def _found_about(statements: Statements, text: str, language: Language, meaning:
     others = other_words(text)
     guessed = statements.perhaps(others, sought) if others else []
     sections = [Section(wording.PERHAPS[language], guessed)]
-    nearest = [source for source in about.nearest if source.id not in {each.id for each in guessed}]
-    if nearest:
-        sections.append(Section(_nearest(about, text, language), nearest))
-    elif meaning is not None and not any(section.quoted for section in sections):
-        sections.append(Section(wording.FOUND_BY_MEANING[language], statements.like(meaning)))
+    if meaning is not None and not guessed:
+        guessed = [each for each in statements.like(meaning) if each not in about.nearest]
+        sections = [Section(wording.FOUND_BY_MEANING[language], guessed)]
+    nearest = [source for source in about.nearest if source not in guessed]
+    sections.append(Section(_nearest(about, text, language), nearest))
     found = Found(tuple(section for section in sections if section.quoted))
     return found if found.quoted else nothing(language)
 

@@ -11,6 +11,7 @@ from pikobot.clock import local_utc_offset_min
 from pikobot.memory import quoting
 from pikobot.memory import recall_wording as wording
 from pikobot.memory.embedding import QueryVector
+from pikobot.memory.owner_statements import count_of_owner, of_owner
 from pikobot.memory.questions import Language, asks_to_recall, is_bare, is_question, keywords, language_of
 from pikobot.memory.recall_wording import spoken_date
 from pikobot.memory.small_talk import SmallTalk, small_talk_of, wants
@@ -81,10 +82,10 @@ def _acknowledged(text: str, language: Language, *, is_kept: bool) -> str:
 def _small_answer(talk: SmallTalk, statements: Statements | None, language: Language) -> MemoryAnswer:
     if talk != "owner":
         return MemoryAnswer(wording.SMALL[talk][language], ())
-    quoted = [] if statements is None else statements.of_owner()
+    quoted = [] if statements is None else of_owner(statements)
     if statements is None or not quoted:
         return MemoryAnswer(wording.NOTHING_TOLD[language], ())
-    count, first = statements.count_of_owner()
+    count, first = count_of_owner(statements)
     since = ""
     if first is not None:
         since = wording.SINCE[language].format(

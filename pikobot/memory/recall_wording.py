@@ -153,8 +153,8 @@ CANNOT = {
     },
 }
 FOUND_BY_MEANING = {
-    "en": "No statement has these words; in meaning these are the nearest:",
-    "zh": "没有原话用到这些词，意思最接近的是：",
+    "en": "No statement answers that in these words; in meaning these are the nearest:",
+    "zh": "没有原话用这些词回答，意思最接近的是：",
 }
 FOUND_IN = {"en": "From {period}, or about it:", "zh": "{period}说的，或关于那段时间的原话："}
 FOUND_ELSEWHERE = {

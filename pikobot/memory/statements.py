@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pikobot.memory.asking import Saying, Sought
-from pikobot.memory.basics import owner_basics
 from pikobot.memory.embedding import QueryVector
 from pikobot.memory.forget_requests import asks_to_forget, means_to_forget
 from pikobot.memory.nearness import near_in_meaning
 from pikobot.memory.periods import EveryYear, Period, last_years, without_periods
 from pikobot.memory.questions import asks_to_recall, is_only_question, is_question, is_request_for_answer
-from pikobot.memory.small_talk import small_talk_of, wants
-from pikobot.memory.statement_order import distinct, has_name, is_by, last_told, of_each_kind, ordered
+from pikobot.memory.small_talk import small_talk_of
+from pikobot.memory.statement_order import distinct, has_name, is_by, last_told, ordered
 from pikobot.memory.statement_times import (
     day_said as day_said,
 )
@@ -31,7 +30,6 @@ from pikobot.memory.statement_times import (
     to_ms_of,
 )
 from pikobot.memory.telling import (
-    TELLING_WORDS,
     asks_of_owner,
     changes,
     held,
@@ -40,15 +38,14 @@ from pikobot.memory.telling import (
     is_light,
     lasting_words,
     repeats,
-    says_more,
     speaks_of_another,
     tells,
 )
 from pikobot.store.connection import Connection
-from pikobot.store.listing import count_owners_messages, list_said_by, list_sources
+from pikobot.store.listing import SourcePosition, list_said_by, list_sources
 from pikobot.store.scopes import ScopeId
 from pikobot.store.segmentation import pieces
-from pikobot.store.sources import Source, SourceId, find_source, load_sources
+from pikobot.store.sources import Source, SourceId, load_sources
 from pikobot.store.text_index import search_text
 
 MAX_QUOTES = 5
@@ -56,6 +53,7 @@ MAX_NEAREST = 3
 # So many of the best are put in order by what they say and when.
 MAX_COMPARED = 10
 MAX_LOOKED_AFTER = 3
+MAX_LOOKED_BEFORE = 50
 # What has so many of the words, or pairs of Chinese characters, may answer without the name that is asked for.
 STEMS_WITHOUT_NAME = 3
 # Earlier questions about the same thing match as well as its statements do: look further until there are enough.
@@ -153,7 +151,7 @@ class Statements:
         told = [
             each
             for each in listed
-            if is_by(each, saying) and self._is_told(each) and (period is None or is_said_in(each, period))
+            if is_by(each, saying) and self.is_told(each) and (period is None or is_said_in(each, period))
         ]
         shown, has_more = last_told(distinct(told))
         return shown, has_more or len(listed) == MAX_LOOKED_THROUGH
@@ -174,7 +172,7 @@ class Statements:
     def like(self, question: QueryVector) -> list[Source]:
         """Those that are near to a question in meaning, nearest first."""
         return near_in_meaning(
-            self.conn, question, scope_id=self.scope_id, now_ms=self.now_ms, admits=self._is_told
+            self.conn, question, scope_id=self.scope_id, now_ms=self.now_ms, admits=self.is_told
         )
 
     def of(
@@ -185,48 +183,32 @@ class Statements:
         ``is_of_owner``: of others only where the owner has said nothing.
         """
         found = self._said_around(period)
-        said = [each for each in found if self._is_told(each) and is_said_in(each, period)]
+        said = [each for each in found if self.is_told(each) and is_said_in(each, period)]
         every = distinct([*said, *self.naming(period, period_words)])
         if is_of_owner:
             every = [each for each in every if each.role == "user"] or every
         shown, has_more = last_told(every)
         return shown, has_more or len(found) == MAX_LOOKED_THROUGH
 
-    def of_owner(self) -> list[Source]:
-        """What the basics of the owner rest on, then what the owner told about themself, and then the last."""
-        basics = owner_basics(self.conn, self.scope_id, now_ms=self.now_ms)
-        known = [find_source(self.conn, public_id, now_ms=self.now_ms) for public_id in basics.source_ids]
-        hits = search_text(
-            self.conn,
-            query=" ".join(TELLING_WORDS),
-            scope_ids=[self.scope_id],
-            now_ms=self.now_ms,
-            limit=MAX_LOOKED_THROUGH,
-            roles=("user",),
-        )
-        found = load_sources(
-            self.conn, [SourceId(hit.source_id) for hit in hits], now_ms=self.now_ms
-        ).values()
-        every = {source.id: source for source in [*found, *self._last()]}.values()
-        told = [
-            source
-            for source in every
-            if source.role == "user"
-            and self._is_told(source)
-            and says_more(source.text)
-            and not wants(source.text)
-        ]
-        return distinct([*(source for source in known if source is not None), *of_each_kind(told)])[
-            :MAX_QUOTES
-        ]
+    def asked_before(self) -> str | None:
+        """The owner's message before the request in its conversation."""
+        request_ids = [] if self.request_id is None else [self.request_id]
+        for request in load_sources(self.conn, request_ids, now_ms=self.now_ms).values():
+            before = list_sources(
+                self.conn,
+                scope_ids=[self.scope_id],
+                from_ms=None,
+                to_ms=None,
+                before=SourcePosition(request.said_at_ms, request.id),
+                now_ms=self.now_ms,
+                limit=MAX_LOOKED_BEFORE,
+            )
+            own = (each for each in before if each.thread_id == request.thread_id and each.role == "user")
+            return next((each.text for each in own), None)
+        return None
 
-    def count_of_owner(self) -> tuple[int, Source | None]:
-        """How many messages the owner has left, with the request, and the first one that has a date."""
-        count, first_id = count_owners_messages(self.conn, self.scope_id, now_ms=self.now_ms)
-        first = [] if first_id is None else load_sources(self.conn, [first_id], now_ms=self.now_ms).values()
-        return count, next(iter(first), None)
-
-    def _last(self) -> list[Source]:
+    def last(self) -> list[Source]:
+        """What was said last in the scope, by anybody, newest first."""
         return list_sources(
             self.conn,
             scope_ids=[self.scope_id],
@@ -239,7 +221,7 @@ class Statements:
 
     def _listed_by(self, saying: Saying, period: Period | None) -> list[Source]:
         if saying.is_owner:
-            return self._last() if period is None else self._said_around(period)
+            return self.last() if period is None else self._said_around(period)
         return list_said_by(
             self.conn,
             saying.who,
@@ -277,7 +259,8 @@ class Statements:
                 break
         return found
 
-    def _is_told(self, source: Source) -> bool:
+    def is_told(self, source: Source) -> bool:
+        """Whether somebody but pikobot told it."""
         return source.role != "assistant" and source.id != self.request_id and self._is_statement(source)
 
     def _is_statement(self, source: Source) -> bool:

@@ -16,8 +16,8 @@ from tests.memory.meaning import LIMITS, Meaning, embed_all, engine, profile, qu
 from tests.memory.remembering import NOW_MS, say
 
 NEAREST = {
-    "en": "No statement has these words; in meaning these are the nearest:",
-    "zh": "没有原话用到这些词，意思最接近的是：",
+    "en": "No statement answers that in these words; in meaning these are the nearest:",
+    "zh": "没有原话用这些词回答，意思最接近的是：",
 }
 
 
@@ -59,6 +59,16 @@ def test_words_come_first(db: Database) -> None:
     found = answer(db, "Where is the hound?")
     assert found.text.splitlines()[0] == "This is what was said:"
     assert quoted(found) == ["the hound is a kind of animal"]
+
+
+def test_what_is_near_in_meaning_comes_before_what_speaks_of_somebody_else(db: Database) -> None:
+    embedded(db, "my puppy sleeps on the sofa", "My sister has a hound")
+    found = answer(db, "Where is my hound?")
+    assert found.text.splitlines()[0] == NEAREST["en"]
+    assert [text for text in quoted(found) if text] == [
+        "my puppy sleeps on the sofa",
+        "My sister has a hound",
+    ]
 
 
 def test_nothing_is_quoted_that_is_not_near(db: Database) -> None:

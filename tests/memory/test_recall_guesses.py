@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from pikobot.memory.everyday_words import other_words
-from tests.memory.remembering import opened, say
+from pikobot.memory.recall import answer_from_memory
+from pikobot.store.sources import find_source
+from tests.memory.remembering import DAY_MS, MINUTE_MS, NOW_MS, opened, say
 from tests.memory.test_recall import NOTHING, NOTHING_ZH, ask
 from tests.memory.test_recall_people import quotes
 
@@ -156,6 +158,30 @@ def test_a_word_that_was_looked_up_is_no_answer(tmp_path: Path, looked_up: str, 
     with opened(tmp_path) as db:
         say(db, looked_up)
         assert quotes(db, question) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "question", "told"),
+    [
+        ("Who is my dentist?", "And the phone?", "My dentist is Dr Chen, the phone is on the fridge"),
+        ("Who is my dentist?", "What about the phone?", "My dentist is Dr Chen, the phone is on the fridge"),
+        ("我的牙医是谁？", "那电话呢？", "我的牙医是陈医生，电话在冰箱上"),
+    ],
+)
+def test_a_question_that_follows_is_about_what_was_asked_before(
+    tmp_path: Path, before: str, question: str, told: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, told, "The plumber is Rui, phone 912", "修水管的师傅姓赵，电话138", at_ms=NOW_MS - DAY_MS)
+        say(db, "Who is my plumber?", "水管工是谁？", thread="another")
+        [_, request] = say(db, before, question, at_ms=NOW_MS - MINUTE_MS)
+        with db.read() as conn:
+            source = find_source(conn, request, now_ms=NOW_MS)
+            assert source is not None
+            answer = answer_from_memory(
+                conn, question, scope_id=source.scope_id, request_id=source.id, now_ms=NOW_MS
+            )
+        assert [line.partition("“")[2] for line in answer.text.splitlines()[1:]] == [f"{told}”"]
 
 
 def test_what_is_to_be_found_is_looked_for(tmp_path: Path) -> None:
