@@ -68,7 +68,7 @@ class Question:
         )
         return lambda: rank_similar(
             conn,
-            _nearest(begun),
+            begun.finish_ids() or [],
             query=self.text,
             scope_ids=scope_ids,
             now_ms=now_ms,
@@ -91,7 +91,7 @@ class Question:
             scope_ids=filters.scope_ids, kinds=[OwnerKind.FACT], only=only, without=without
         )
         begun = self._begin(conn, eligibility, limit)
-        return lambda: rank_similar_facts(conn, _nearest(begun), filters=filters, limit=limit)
+        return lambda: rank_similar_facts(conn, begun.finish_ids() or [], filters=filters, limit=limit)
 
     def _begin(self, conn: Connection, eligibility: Eligibility, limit: int) -> Scan:
         return Scan(
@@ -102,7 +102,3 @@ class Question:
             eligibility=eligibility,
             should_stop=self.should_stop,
         )
-
-
-def _nearest(begun: Scan) -> list[tuple[int, float]]:
-    return [(hit.owner.id, hit.score) for hit in begun.finish() or []]

@@ -74,7 +74,7 @@ def cosines(query: Float32s, vectors: Float32s) -> Float64s:
     wide = query.astype(np.float64)
     rows = vectors.astype(np.float64)
     dots: Float64s = (rows * wide).sum(axis=1)
-    dots /= _row_lengths(rows)
+    dots /= np.sqrt(np.square(rows, out=rows).sum(axis=1))
     dots /= lengths(query[None, :])[0]
     return dots
 

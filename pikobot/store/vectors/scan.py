@@ -30,11 +30,12 @@ from pikobot.store.vectors.blocks import Block, list_blocks, numbers_of
 from pikobot.store.vectors.eligibility import EVERYTHING, Eligibility, SlotFilter
 from pikobot.store.vectors.first_pass import Candidates, FirstPass, Products, measured, unknown
 from pikobot.store.vectors.means import load_mean
+from pikobot.store.vectors.owners import Owner
 from pikobot.store.vectors.profiles import SetId, load_set
 from pikobot.store.vectors.quantize import QuantizedQuery, checked_vector
 from pikobot.store.vectors.reading import BlockReader, BlockView
 from pikobot.store.vectors.records import VectorHit
-from pikobot.store.vectors.rescoring import best_hits
+from pikobot.store.vectors.rescoring import Best, find_best
 from pikobot.store.vectors.survivors import KINDS, Intervals, Survivors
 
 MAX_K = 10_000
@@ -143,12 +144,26 @@ class Scan:
 
     def finish(self) -> list[VectorHit] | None:
         """The k best, best first; None when stopped."""
+        best = self._finish()
+        if best is None:
+            return None
+        found = zip(best.vectors.tolist(), best.scores.tolist(), strict=True)
+        return [VectorHit(Owner(KINDS[kind], owner_id), score) for (_, owner_id, kind), score in found]
+
+    def finish_ids(self) -> list[tuple[int, float]] | None:
+        """The same as ids of owners with their scores, for a scan of one kind."""
+        best = self._finish()
+        if best is None:
+            return None
+        return list(zip(best.vectors[:, 1].tolist(), best.scores.tolist(), strict=True))
+
+    def _finish(self) -> Best | None:
         try:
             with _interruptible(self._conn, self._should_stop):
                 self._look_at_all()
                 if self._is_stopped:
                     return None
-                return best_hits(self._conn, self._vector, self._survivors, self._should_stop)
+                return find_best(self._conn, self._vector, self._survivors, self._should_stop)
         except apsw.InterruptError:
             self._is_stopped = True
             return None

@@ -167,6 +167,13 @@ def test_a_second_thread_takes_part_while_the_connection_does_something_else(
             assert begun.finish() == expected
 
 
+def test_what_is_found_can_be_had_as_ids_alone(db: Database, kept_set: SetId) -> None:
+    with db.read() as conn:
+        ids = Scan(conn, kept_set, np.ones(384), k=20).finish_ids()
+        assert ids == [(hit.owner.id, hit.score) for hit in ranking(conn, kept_set, np.ones(384), 20)]
+        assert Scan(conn, kept_set, np.ones(384), k=20, should_stop=lambda: True).finish_ids() is None
+
+
 def test_more_candidates_than_may_wait_are_measured_in_between(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
