@@ -168,10 +168,11 @@ def test_a_second_thread_takes_part_while_the_connection_does_something_else(
 
 
 def test_what_is_found_can_be_had_as_ids_alone(db: Database, kept_set: SetId) -> None:
+    query = np.ones(384, np.float32)
     with db.read() as conn:
-        ids = Scan(conn, kept_set, np.ones(384), k=20).finish_ids()
-        assert ids == [(hit.owner.id, hit.score) for hit in ranking(conn, kept_set, np.ones(384), 20)]
-        assert Scan(conn, kept_set, np.ones(384), k=20, should_stop=lambda: True).finish_ids() is None
+        ids = Scan(conn, kept_set, query, k=20).finish_ids()
+        assert ids == [(hit.owner.id, hit.score) for hit in ranking(conn, kept_set, query, 20)]
+        assert Scan(conn, kept_set, query, k=20, should_stop=lambda: True).finish_ids() is None
 
 
 def test_more_candidates_than_may_wait_are_measured_in_between(
