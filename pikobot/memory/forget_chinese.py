@@ -43,14 +43,18 @@ _ZH_SAID_ABOUT = re.compile(
     "(?:(?P<noun>对话|對話|话|話|聊天记录|聊天記錄|聊天|记录|記錄|消息)|内容|內容|事情|事|东西|東西|信息)?"
 )
 _ZH_SAID_BY = re.compile(
-    "(?!(?:我们|我們|我|你)?(?:关于|關於|有关|有關))(?:"
+    "(?!(?:我们|我們|我|你)?(?:关于|關於|有关|有關)|(?:我们|我們|我)[跟和对對同与與])(?:"
     "(?:所有|一切|全部)?(?P<name>[^的]{1,12}?)(?:[跟和对對给給向]我们?)?(?:都|所|曾经|曾經|曾)?"
-    f"(?:{_ZH_SAY}|告诉我|告訴我)(?:过|過|了|到)*的?(?:所有|一切|全部)?的?"
+    f"(?:{_ZH_SAY}|发|發|告诉我|告訴我)(?:过|過|了|到)*(?:的?{_ZH_OF}(?P<topic>.+?))?的?(?:所有|一切|全部)?的?"
     "(?:话|話|一切|内容|內容|东西|東西|事情|事|消息)?|"
     "(?P<whose>[^的]{1,12})的(?:所有|一切|全部)?(?:话|話|发言|發言|言论|言論|消息|聊天记录|聊天記錄))"
 )
 _ZH_AND_SAID = re.compile(
     f"(?P<topic>.+?)(?:和|跟|与|與|以及|还有|還有)(?:她|他|它)们?所?(?:跟我|对我)?{_ZH_SAY}.*"
+)
+_ZH_TALKED = re.compile(
+    f"(?:我们|我們|我)[跟和对對同与與](?P<topic>.+?)(?:一起)?{_ZH_SAY}(?:过|過|到|起)?的?(?:所有|一切|全部)?的?"
+    "(?:话|話|内容|內容|东西|東西|事情|事)?"
 )
 _ZH_SOMEBODY = re.compile("(?:[你您他她它誰谁].*|[我咱]们?|我們|大家|别人|別人|自己)")
 # One thing by its name: not several, not all but one, not what somebody else would have to point at.
@@ -84,7 +88,8 @@ def is_chinese_meant(sentence: str) -> bool:
         return re.fullmatch(CHINESE_VERB + _PARTICLE, rest) is not None
     is_plain = not polite and asked["end"] not in _ZH_ASKING
     if asked["verb"].startswith("忘") and is_plain:
-        return read_chinese(sentence, ANY_DAY) is not None
+        is_of_nobody = asked["verb"] != "忘了" and _chinese_said_by(asked["object"].strip(" ,，")) is not None
+        return is_of_nobody or read_chinese(sentence, ANY_DAY) is not None
     return not is_plain or asked["end"] != "了" or asked["verb"].startswith(("删", "刪", "抹"))
 
 
@@ -118,12 +123,11 @@ def _chinese_period(named: str, today: date) -> ForgetRequest | None:
     rest = "".join(understood.rest.split())
     if (said := _ZH_SAID_THEN.fullmatch(rest)) is not None:
         return ForgetRequest(period=understood.period, owner_only=said["who"] == "我")
-    if by := _chinese_said_by(rest):
-        return replace(by, period=understood.period) if by.words else None
     topic = _ZH_SAID_ABOUT.fullmatch(rest)
-    if topic is None or not (topic["verb"] or topic["then"] or topic["noun"]):
-        return None
-    return about(topic["topic"], period=understood.period, owner_only=topic["who"] == "我")
+    if topic is not None and (topic["verb"] or topic["then"] or topic["noun"]):
+        return about(topic["topic"], period=understood.period, owner_only=topic["who"] == "我")
+    by = _chinese_said_by(rest)
+    return replace(by, period=understood.period) if by and by.words else None
 
 
 def bare_chinese(sentence: str) -> ForgetRequest | None:
@@ -147,12 +151,14 @@ def _chinese_said_by(named: str) -> ForgetRequest | None:
         return None
     name = found["name"] or found["whose"]
     words = () if _ZH_SOMEBODY.fullmatch(name) else tuple(keywords(name))
+    if found["topic"]:
+        return about(f"{name if words else ''} {found['topic']}")
     return ForgetRequest(words=words, is_said_by=True)
 
 
 def _chinese_topic(asked: re.Match[str], named: str, is_plain: bool) -> ForgetRequest | None:
     """Without a polite word, 忘记 and 忘了 may as well tell what the writer has forgotten."""
-    both = _ZH_AND_SAID.fullmatch(named)
+    both = _ZH_AND_SAID.fullmatch(named) or _ZH_TALKED.fullmatch(named)
     if found := (None if both else _ZH_ABOUT.fullmatch(named)):
         return about(re.sub(f"{_ZH_SAY}[过過到起]?$", "", found["topic"]))
     by = None if both else _chinese_said_by(named)

@@ -50,7 +50,7 @@ _EVERYTHING = re.compile(
     "everything|all|all of it|it all|everything (?:about me|you know|you remember|you(?:'ve| have) (?:learned|stored))"
     "(?: about me)?|"
     "(?:everything|all|all that) (?:i|we)(?:'ve| have)?(?: ever)? (?:said|told you|talked about|discussed)|"
-    "(?:all|all of) (?:my|your|our|the) (?:data|memory|memories|messages|conversations|chats)|"
+    "(?:all|all of)(?: (?:my|your|our|the))? (?:data|memory|memories|messages|conversations|chats)|"
     "your (?:whole |entire )?memory|my data"
 )
 _SAID_THEN = re.compile(
@@ -72,10 +72,15 @@ _ABOUT = re.compile(
 )
 _SAID_BY = re.compile(
     "(?:everything|anything|all|what|whatever)(?: that)? (?P<name>(?:[^ ]+ ){1,3}?)"
-    "(?:has |have |had |ever )*(?:said|told (?:me|us)|wrote|written|mentioned)(?: to (?:me|us))?|"
+    "(?:has |have |had |ever )*(?:said|told (?:me|us|you)|wrote|written|mentioned)(?: to (?:me|us|you))?"
+    "(?: (?:about|on|regarding) (?P<topic>.+))?|"
     "(?:(?:all|the|any|all the) )*(?P<whose>[^ ]+(?: [^ ]+)?)'s? (?:words|messages|statements)|"
-    "(?:(?:everything|all|all the|the|any|all of the)(?: messages| statements)?|messages|statements) "
-    "(?:from|by) (?P<by>.+)"
+    "(?:(?:all|the|any|all the|all of the) )*(?:words|messages?|statements?) (?:from|by|of) (?P<by>.+)|"
+    "(?:everything|all|anything) (?:from|by) (?P<of>.+)"
+)
+_I_SAID_ABOUT = re.compile(
+    "(?:that )?i(?:'ve| have)?(?: ever)? (?:said|told you|mentioned)(?: anything| something)?"
+    "(?: (?:about|on|regarding))? (?P<topic>.+)"
 )
 _AND_SAID = re.compile(
     "(?P<topic>.+) and (?:everything|anything|all|what|whatever)(?: that)? (?:she|he|they|it) .+"
@@ -179,10 +184,15 @@ def _english_period(named: str, today: date) -> ForgetRequest | None:
 
 
 def _english_said_by(named: str) -> ForgetRequest | None:
+    """What somebody has said; about something only what holds both the name and that."""
     found = _SAID_BY.fullmatch(named)
-    name = "" if found is None else (found["name"] or found["whose"] or found["by"]).strip()
+    name = "" if found is None else (found["name"] or found["whose"] or found["by"] or found["of"]).strip()
     words = () if name in _PRONOUNS else tuple(keywords(name))
-    return ForgetRequest(words=words, is_said_by=True) if words else None
+    if found is None or not words:
+        return None
+    if found["topic"]:
+        return about(f"{name} {found['topic']}")
+    return ForgetRequest(words=words, is_said_by=True)
 
 
 def _english_topic(verb: str, named: str) -> ForgetRequest | None:
@@ -191,7 +201,8 @@ def _english_topic(verb: str, named: str) -> ForgetRequest | None:
             return by
         if (both := _AND_SAID.fullmatch(named)) is not None:
             return about(both["topic"])
-    found = _ABOUT.fullmatch(named) or _MEMORIES.fullmatch(named) or _THING.fullmatch(named)
+    found = _I_SAID_ABOUT.fullmatch(named) if verb == "forget" else None
+    found = found or _ABOUT.fullmatch(named) or _MEMORIES.fullmatch(named) or _THING.fullmatch(named)
     if found is None and verb != "forget" and verb in _OF_MEMORY:
         found = _MY.fullmatch(named)
     if found is None and verb == "forget":

@@ -88,8 +88,10 @@ def find_asked(
         target = ForgetTarget(last_exchange=thread.public_id, along=along)
     elif request.this_thread:
         target = ForgetTarget(thread=thread.public_id, along=along)
-    else:
+    elif request.everything:
         target = ForgetTarget(workspace=workspace, along=along)
+    else:
+        return NOTHING
     return _asked(conn, resolve(conn, target, scopes))
 
 

@@ -260,6 +260,17 @@ def said_by(*named: str) -> ForgetRequest:
         ("删掉我妈的生日", words("妈", "生日")),
         ("把我家的备用钥匙删掉", words("家", "备用钥匙")),
         ("forget where the spare key is", words("spare", "key")),
+        ("please forget I said anything about tea", words("tea")),
+        ("forget that I told you about tea", words("tea")),
+        ("forget what my doctor told me about my knee", words("doctor", "knee")),
+        ("forget the words of Gina", said_by("gina")),
+        ("forget the message from my landlord", said_by("landlord")),
+        ("forget all messages", EVERYTHING),
+        ("忘掉我说的关于茶的话", words("茶")),
+        ("忘掉医生跟我说的关于膝盖的话", words("医生", "膝盖")),
+        ("删除小美发的消息", said_by("小美")),
+        ("忘掉我跟小美聊的内容", words("小美")),
+        ("忘掉我们和小美说过的话", words("小美")),
         ("please forget when my exam is", words("exam")),
         ("forget what Gina said", said_by("gina")),
         ("delete everything that my sister told me", said_by("sister")),
@@ -300,6 +311,12 @@ def test_what_is_the_matter_with_somebody_or_was_said_is_read(text: str, request
 )
 def test_what_tells_of_having_forgotten_or_names_nobody_is_not_read(text: str) -> None:
     assert read_request(text, TODAY, is_alone=True) is None
+
+
+@pytest.mark.parametrize("text", ["忘记我说的话", "忘掉你说的话", "忘掉她昨天说的话"])
+def test_what_a_pronoun_said_is_unclear_and_no_statement(text: str) -> None:
+    assert read_request(text, TODAY, is_alone=True) is None
+    assert means_to_forget(text)
 
 
 @pytest.mark.parametrize(

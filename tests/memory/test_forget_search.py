@@ -8,6 +8,7 @@ import pytest
 
 from pikobot.memory.forget_requests import read_request
 from pikobot.memory.forget_search import Reach, find_asked
+from pikobot.memory.forget_words import ForgetRequest
 from pikobot.store.connection import Database
 from pikobot.store.scopes import find_scope, owner_scope
 from pikobot.store.sources import find_source
@@ -139,6 +140,18 @@ def test_a_part_of_a_word_is_near_where_nothing_has_it_as_a_word(db: Database) -
     assert found(db, "forget Quokkasn") == (Reach.NEAREST, ["I saw a Quokkasnout"])
     say(db, "Quokkasn is a nickname")
     assert found(db, "forget the Quokkasn")[1][-1] == "Quokkasn is a nickname"
+
+
+def test_a_request_that_names_nothing_finds_nothing(db: Database) -> None:
+    [asking] = say(db, "forget", thread="asking")
+    with db.read() as conn:
+        scope_id = find_scope(conn, owner_scope())
+        assert scope_id is not None
+        thread = find_thread_by_key(conn, scope_id, "asking")
+        assert thread is not None
+        empty = ForgetRequest(is_said_by=True)
+        hits = find_asked(conn, empty, asking=asking, thread=thread, workspace="main", now_ms=NOW_MS)
+    assert hits.is_nothing
 
 
 def test_words_are_not_found_inside_other_words(db: Database) -> None:
