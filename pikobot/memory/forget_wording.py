@@ -216,8 +216,9 @@ def _flat(text: str) -> str:
 _SEPARATORS = re.compile("[,、;；.。!！~～\\s]+")
 _REACHES: dict[Reach, dict[Language, str]] = {
     Reach.SOME: {
-        "en": "Some of this holds only a part of your words; with a yes it goes along.",
-        "zh": "其中有些只含有你所说的一部分字词，回复“是”会一并删除。",
+        "en": "Some of this holds only a part of your words; with a yes it goes along. `/forget TEXT` takes only what "
+        "contains a text.",
+        "zh": "其中有些只含有你所说的一部分字词，回复“是”会一并删除；`/忘记 文字` 只删除包含该文字的消息。",
     },
     Reach.NEAREST: {
         "en": "Nothing that is kept holds all of your words. This comes nearest:",
