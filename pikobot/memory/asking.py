@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pikobot.memory.periods import MAX_CHARS_READ
 from pikobot.memory.questions import keywords
 from pikobot.memory.telling import asks_of_owner, held, relatives_in
 from pikobot.store.segmentation import fold, is_cjk, pieces
@@ -38,9 +39,11 @@ _ENGLISH_SAYING = re.compile(
     f"(?: has| have| had)?(?: ever| also| just| already)? {_SAY}\\b"
     "(?: to (?:me|us|you)| me| us| you| anything| something)*(?P<about>.*)"
 )
-_ZH_BESIDE = "(?:都|也|还|還|曾经|曾經|曾|有没有|有沒有|以前|之前|刚才|剛才|最近|具体|具體)*"
+_ZH_BESIDE = (
+    "(?:都|也|还|還|什么时候|什麼時候|哪天|曾经|曾經|曾|有没有|有沒有|以前|之前|刚才|剛才|最近|具体|具體)*"
+)
 _CHINESE_SAYING = re.compile(
-    f"(?P<who>[^\\s，,。？?]{{1,12}}?)\\s*{_ZH_BESIDE}(?:[跟和对對向给給](?:我|大家|我们|我們))?{_ZH_BESIDE}"
+    f"(?:.{{0,8}}(?:知道|[请請]问|[请請]問|想问|想問|告诉我|告訴我))?(?P<who>[^\\s，,。？?]{{1,12}}?)\\s*{_ZH_BESIDE}(?:[跟和对對向给給](?:我|大家|我们|我們))?{_ZH_BESIDE}"
     "(?:说|說|讲|講|提|聊|谈|談|写|寫|告诉|告訴)(?:过|過|了|到|起)*我?(?P<about>.*)"
 )
 _CHINESE_OTHER = re.compile("[跟和对對向与與]")
@@ -83,6 +86,7 @@ class Sought:
 
 def read_sought(text: str, words: list[str], period_words: str = "") -> Sought:
     """What a question looks for, given the words of it that are worth searching for."""
+    text = text[:MAX_CHARS_READ]
     relatives = relatives_in(text)
     named = [frozenset({word}) for word in _names(text, period_words)]
     folded = fold(text)
@@ -92,13 +96,18 @@ def read_sought(text: str, words: list[str], period_words: str = "") -> Sought:
         is_of_owner=asks_of_owner(text) and not relatives,
         own=frozenset(_OWN_PAIR.findall(folded)),
         asks_who=_WHO.search(folded) is not None,
-        is_yes_no=_YES_NO.search(folded.strip()) is not None,
+        is_yes_no=is_yes_no(text),
     )
+
+
+def is_yes_no(text: str) -> bool:
+    """Whether a question can be answered with yes or no."""
+    return _YES_NO.search(fold(text[:MAX_CHARS_READ].strip())) is not None
 
 
 def read_saying(rest: str) -> Saying | None:
     """Whose sayings a question asks for, given its folded text without its period; None when for nobody's."""
-    flat = " ".join(rest.split())
+    flat = " ".join(rest[:MAX_CHARS_READ].split())
     if (asked := _ENGLISH_SAYING.search(flat)) is not None:
         return Saying(asked["who"].strip(), asked["about"])
     if (asked := _CHINESE_SAYING.search(flat)) is not None:

@@ -6,6 +6,7 @@ Used in recall mode alone, where nothing has the words of a question, and what i
 import re
 from typing import NamedTuple
 
+from pikobot.memory.periods import MAX_CHARS_READ
 from pikobot.memory.questions import keywords
 from pikobot.store.segmentation import fold, is_cjk
 
@@ -68,7 +69,7 @@ _EVERYDAY = [_read(line) for line in _GROUPS.strip().splitlines()]
 
 def other_words(question: str) -> list[str]:
     """What statements may say instead of an everyday word of the question; nothing where it asks for more than that."""
-    folded = fold(question)
+    folded = fold(question[:MAX_CHARS_READ])
     groups = [group for group in _EVERYDAY if group.asked.search(folded)]
     if not groups:
         return []

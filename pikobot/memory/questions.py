@@ -68,6 +68,7 @@ _FOLLOWING = re.compile(
 )
 _RECALLING = re.compile(
     "(?:please |can you |could you )*remind me (?:again )?(?:how|what|when|where|which|who|whose|why)\\b|"
+    "i(?: would like|'d like| want) to (?:know|hear|see) (?:how|what|when|where|which|who|whose|why)\\b|"
     "(?:please |can you |could you |help me )+(?:to )?(?:find|look up|look for|search for)\\b"
 )
 _CHINESE_OF = re.compile("^我[们們]?的|(?<=[^\\W\\d_])的(?=[^\\W\\d_])")
@@ -86,7 +87,7 @@ _DOINGS = frozenset(
 )
 _CHINESE_DOINGS = re.compile(
     "(?:[发發]生|事情|事儿|提到|[记記][录錄]|安排|日程|行程|计划|計劃|打算|日子|节日|節日|活动|活動|特别|特別|"
-    "[说説讲講聊谈談提写寫记記做干幹去过過到些都有在忙事要该該会會想天])+"
+    "[说説讲講聊谈談提写寫记記做干幹去过過到些都有在忙事要该該会會想天那])+"
 )
 
 
@@ -157,9 +158,11 @@ def is_bare(text: str) -> bool:
 
     What names one thing of another counts: "my plumber's phone", ``水管工的电话``.
     """
+    if len(text.strip()) > MAX_BARE_CHARS:
+        return False
     named = _CHINESE_OF.sub(" ", fold(text.strip()))
     words = [piece for piece in pieces(named) if piece not in _DETERMINERS]
-    return len(text.strip()) <= MAX_BARE_CHARS and words == keywords(text) != []
+    return words == keywords(text) != []
 
 
 def is_lookup(text: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pikobot.clock import local_utc_offset_min
 from pikobot.memory import quoting
 from pikobot.memory import recall_wording as wording
+from pikobot.memory.asking import is_yes_no
 from pikobot.memory.embedding import QueryVector
 from pikobot.memory.owner_statements import count_of_owner, of_owner
 from pikobot.memory.questions import Language, asks_to_recall, is_bare, is_question, keywords, language_of
@@ -63,6 +64,8 @@ def answer_from_memory(
         today = day_said(now_ms, local_utc_offset_min(now_ms))
         found = quoting.find(statements, text, today, meaning=meaning if asks else None)
     lines = [] if asks else [_acknowledged(text, language, is_kept=request_id is not None)]
+    if asks and is_yes_no(text) and (wish := wants(text)) is not None:
+        lines = [wording.CANNOT[wish][language]]
     for section in found.sections if asks or found.quoted else ():
         lines.append(section.heading)
         lines += [_quotation(source, words, language) for source in section.quoted]

@@ -100,12 +100,13 @@ def small_talk_of(text: str) -> SmallTalk | None:
 
 _REMINDER = re.compile(
     "(?:please |can you |could you )*(?:remind me|set (?:a|an|the) (?:reminder|alarm|timer)|wake me)\\b|"
-    "(?:请|請|麻烦|你|能不能|可以|帮我|到时候?|明天|记得)*(?:提醒我|提醒一下|叫醒我|设(?:个|置|一个)?(?:闹钟|提醒))"
+    "(?:请|請|麻烦|你|能不能|能|可以|帮我|到时候?|明天|记得)*(?:提醒我|提醒一下|叫醒我|设(?:个|置|一个)?(?:闹钟|提醒))"
 )
 _WORK = re.compile(
     "(?:please |can you |could you )*(?:summari[sz]e|sum up|translate|explain|calculate|compare|rewrite|paraphrase|"
     "recommend|suggest)\\b|"
-    "(?:请|請|麻烦|你|能不能|可以|帮我|给我)*(?:总结|總結|概括|归纳|翻译|翻譯|解释|解釋|推荐|推薦|计算|改写)"
+    "(?:请|請|麻烦|你|能不能|能|可以|帮我|给我)*"
+    "(?:总结|總結|概括|归纳|翻译|翻譯|解释|解釋|推荐|推薦|计算|改写)(?![会會报報书書信员員官师師社公])"
 )
 
 

@@ -33,6 +33,8 @@ def quotes(db: Database, question: str) -> list[str]:
         ("小美都跟我说了些什么", "小美", "些什么"),
         ("我跟小美说过什么", "我", "什么"),
         ("小美提到过波尔图吗", "小美", "波尔图吗"),
+        ("我想知道小美说了什么", "小美", "什么"),
+        ("小美什么时候说她搬家了", "小美", "她搬家了"),
     ],
 )
 def test_whose_sayings_a_question_asks_for_is_read(question: str, who: str, about: str) -> None:

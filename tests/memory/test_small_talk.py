@@ -117,6 +117,8 @@ def test_what_is_known_of_the_owner_is_quoted_beginning_with_the_basics(
         ("提醒我明天交房租", "reminder"),
         ("Summarize my week", "work"),
         ("总结一下我这周", "work"),
+        ("能提醒我看牙医吗？", "reminder"),
+        ("总结会在周五", None),
         ("That reminds me of Porto", None),
         ("妈妈提醒我带伞", None),
     ],
@@ -148,6 +150,20 @@ def test_what_recall_mode_cannot_do_is_said_and_quotes_nothing(
         given = ask(db, text)
         assert given.text.startswith(answer)
         assert given.source_ids == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [("Can you remind me about the dentist?", "I can't remind you"), ("能提醒我看牙医吗？", "我不能提醒你")],
+)
+def test_who_asks_to_be_reminded_is_told_that_it_cannot_be_and_what_is_known(
+    tmp_path: Path, text: str, first: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, "The dentist is on Friday 周五看牙医")
+        answer = ask(db, text)
+        assert answer.text.startswith(first)
+        assert len(answer.source_ids) == 1
 
 
 def test_thanks_and_commands_are_never_quoted(tmp_path: Path) -> None:
