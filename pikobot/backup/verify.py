@@ -5,7 +5,8 @@
     database      structure, references, indexes, erased rows (`store.inspection`)
     ledger        the chain of hashes, and agreement of file and database both ways
     erased ids    nothing in the directory names what was erased but the ledger: a copy of an old database would, and
-                  so would copies of rows that SQLite has left in the database outside of rows
+                  so would copies of rows that SQLite has left in the database outside of rows, and rows of a text
+                  index that are out of use
     left files    what a crash has left: copies, stages, temporary files
 
 A database that nobody serves is locked and read as it lies there, on a read-only file system too; of one that is
@@ -35,6 +36,7 @@ from pikobot.memory import ledger
 from pikobot.serving import InstanceLock, ServedBy, acquire_serving_lock, acquire_visitor_lock
 from pikobot.store import erasures
 from pikobot.store.connection import Connection, Database
+from pikobot.store.index_pages import INDEXES, count_traces
 from pikobot.store.inspection import inspect
 from pikobot.store.outside import pages_of, remains_in
 from pikobot.store.schema import known_migrations
@@ -180,6 +182,18 @@ def _check_database(conn: Connection, instance: Instance, findings: list[Finding
     return True
 
 
+def _check_text_indexes(conn: Connection) -> list[Finding]:
+    """What FTS5 may have kept of something erased; in an index of an older schema it may be what a merge has left."""
+    findings = []
+    for index in INDEXES:
+        has_index = conn.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (index,)).fetchone()
+        count = count_traces(conn, index) if has_index else 0
+        if count:
+            detail = f"{Count(count):row} of {index} may hold what was erased: run `pikobot reindex`"
+            findings.append(Finding("erased ids", "exposed", detail))
+    return findings
+
+
 def _schema(description: Description) -> str:
     newest = known_migrations()[-1].version
     if description.schema_version == newest:
@@ -210,7 +224,9 @@ def _check_ledger_alone(instance: Instance) -> list[Finding]:
 def _check_erased_ids(conn: Connection, instance: Instance) -> list[Finding]:
     """What names what was erased beside rows of the ledger and its file."""
     ids = frozenset(erasure.public_id.encode() for erasure in erasures.read_after(conn, 0))
-    findings = _check_outside_of_rows(conn, instance, ids) if ids and not erasures.is_unfinished(conn) else []
+    findings: list[Finding] = []
+    if ids and not erasures.is_unfinished(conn):
+        findings = [*_check_outside_of_rows(conn, instance, ids), *_check_text_indexes(conn)]
     for path in _other_files(instance) if ids else ():
         try:
             count = len(_ids_in(path, ids))

@@ -2,11 +2,14 @@
 
     the erasing commit ─▶ erasures.jsonl appended and fsynced, WAL emptied, meanwhile the database looked at
                        ─▶ overwritten where it holds some of it outside of rows ─▶ all other files read
-                       ─▶ the database rewritten if overwriting did not help
+                       ─▶ the database rewritten if overwriting did not help ─▶ the text indexes looked at
 
 What SQLite leaves outside of rows is searched as long as that is little; more of it is overwritten unsearched. What
 had to be looked for is lost with the process, so after a crash all of it is overwritten (`remove_traces`). The write
 lock is held while pages are overwritten, not while anything is read; rewriting holds it for the time of a copy.
+
+The rows of a text index are no survivors by being rows: that FTS5 has kept nothing in them that is out of use, or of
+what was erased, is looked at by itself (`index_pages.count_traces`). What it finds is named with the index.
 """
 
 from collections.abc import Iterable
@@ -15,14 +18,26 @@ from pathlib import Path
 
 from pikobot.errors import PikobotError
 from pikobot.memory import ledger
-from pikobot.memory.byte_scan import Erased, Needles, ScanReport, found_in, held_by_index, needles_of, scan
+from pikobot.memory.byte_scan import (
+    Erased,
+    Find,
+    Needles,
+    ScanReport,
+    found_in,
+    held_by_index,
+    needles_of,
+    scan,
+)
 from pikobot.memory.multi_search import MultiSearch
 from pikobot.store.connection import Database
+from pikobot.store.index_pages import INDEXES, count_traces, tokens_of
 from pikobot.store.outside import Remains, overwrite_remains, settle_and_find_remains
 from pikobot.store.remnants import rewrite
+from pikobot.store.segmentation import segment
 
 MAX_COMPARED = 1 << 20  # fragments times bytes: less than a millisecond
 MAX_LOOKED_AHEAD_BYTES = 2 << 30  # a quarter of a second, and some of reading from the disk
+MAX_CHARS_IN_INDEX = 20_000  # of erased texts are looked for among separators, in some milliseconds
 KEPT_WAL = "a reader keeps the WAL"
 
 
@@ -55,11 +70,13 @@ def prove(db: Database, ledger_path: Path, erased: Erased, erased_ids: Iterable[
     ids = MultiSearch(public_id.encode() for public_id in erased_ids)
     remains = _without(needles, ids, db, remains)
     report = scan(ledger_path.parent, db, needles, remains)
-    if not remains.is_settled or not _is_left(db, report):
-        return Proof(remains.is_settled, False, report, _is_left(db, report))
-    problem = db.perform(_rewrite)
-    report = scan(ledger_path.parent, db, needles)
-    return Proof(True, problem is None, report, _is_left(db, report))
+    is_rewritten = False
+    if remains.is_settled and _is_left(db, report):
+        is_rewritten = db.perform(_rewrite) is None
+        report = scan(ledger_path.parent, db, needles)
+    is_left = _is_left(db, report)
+    report = replace(report, finds=(*report.finds, *_left_in_indexes(db, erased)))
+    return Proof(remains.is_settled, is_rewritten, report, is_left)
 
 
 def look_ahead(db: Database) -> None:
@@ -101,6 +118,19 @@ def _without(needles: Needles, ids: MultiSearch, db: Database, remains: Remains)
         return replace(remains, left={})
     db.perform(overwrite_remains, remains.left)
     return settle_and_find_remains(db)
+
+
+def _left_in_indexes(db: Database, erased: Erased) -> list[Find]:
+    """Rows of the text indexes that may hold what was erased; of long texts a part is looked for."""
+    room, tokens = MAX_CHARS_IN_INDEX, set[bytes]()
+    with db.read() as conn:
+        for text in erased.texts:
+            tokens |= tokens_of(conn, segment(text[:room]))
+            room -= len(text)
+            if room <= 0:
+                break
+        counts = {index: count_traces(conn, index, tokens) for index in INDEXES}
+    return [Find(f"{db.path.name}, {index}", count) for index, count in counts.items() if count]
 
 
 def _is_held(db: Database, found: frozenset[str | bytes]) -> bool:

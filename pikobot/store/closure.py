@@ -26,7 +26,6 @@ begins or commits; removing twice removes nothing more.
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pikobot.store.connection import Connection
@@ -41,8 +40,6 @@ from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.removal import forget_owners
 
 NONE = "[]"
-LEAST_MANY = 50
-ROWS_MERGED_PER_DELETION = 500
 MIN_NAME_CHARS = 3  # a shorter name of a speaker, file or thread tells nothing
 
 CLOSURE_SQL = """
@@ -218,8 +215,7 @@ def remove(
     cancel_emptied_jobs(conn, ids, now_ms=now_ms)
     rows["extraction_job_sources"] = _delete(conn, "extraction_job_sources", "source_id", ids)
     rows["sources"] = len(tombstones)
-    with _index_kept_clean(conn, len(source_ids)):
-        delete_sources(conn, source_ids)
+    delete_sources(conn, source_ids)
     dropped, rows["runs"] = _drop_empty_threads(conn, threads)
     rows["threads"] = len(dropped)
     buried = [Tombstone("thread", dropped[thread_id]) for thread_id in asked if thread_id in dropped]
@@ -275,23 +271,6 @@ def _remove_what_was_made(conn: Connection, source_ids: list[SourceId], runs: _R
 def _owners(source_ids: Iterable[SourceId], fact_ids: Iterable[FactId]) -> Iterator[Owner]:
     yield from (Owner(OwnerKind.SOURCE, source_id) for source_id in source_ids)
     yield from (Owner(OwnerKind.FACT, fact_id) for fact_id in fact_ids)
-
-
-@contextmanager
-def _index_kept_clean(conn: Connection, count: int) -> Iterator[None]:
-    """Leave no term of deleted rows in the text index.
-
-    FTS5 overwrites the terms of a row in place, a millisecond a row; of many rows it is quicker to merge the index
-    anew without them, about 2 ms for each thousand rows that it holds.
-    """
-    row = conn.execute("SELECT max(id) FROM sources").fetchone()
-    if row is None or count < max(LEAST_MANY, (row[0] or 0) // ROWS_MERGED_PER_DELETION):
-        yield
-        return
-    conn.execute("INSERT INTO sources_text (sources_text, rank) VALUES ('secure-delete', 0)")
-    yield
-    conn.execute("INSERT INTO sources_text (sources_text) VALUES ('optimize')")
-    conn.execute("INSERT INTO sources_text (sources_text, rank) VALUES ('secure-delete', 1)")
 
 
 def _runs_of(conn: Connection, ids: str) -> _Runs:

@@ -2,7 +2,7 @@
 
 The index is contentless and deletes securely like that over sources, with the same segmentation and the same
 terms of a question. A row is indexed with its text and its names (subject, entities, attribute, value), all of
-which stay as they are while the fact exists; `unindex_fact` therefore has to come before they are removed.
+which stay as they are while the fact exists; `unindex_facts` therefore has to come before they are removed.
 """
 
 import json
@@ -14,6 +14,7 @@ import apsw
 
 from pikobot.store.connection import MAX_INTEGER, Connection
 from pikobot.store.entities import entities_of, meant_by
+from pikobot.store.index_pages import erase_traces, tokens_of
 from pikobot.store.query_terms import question_terms, widened
 from pikobot.store.segmentation import quoted, segment
 from pikobot.text import Count
@@ -157,13 +158,17 @@ def index_fact(conn: Connection, fact_id: int) -> None:
     conn.execute("INSERT INTO facts_text (rowid, text, names) VALUES (?, ?, ?)", (fact_id, text, names))
 
 
-def unindex_fact(conn: Connection, fact_id: int) -> None:
-    """Remove a fact while it and its entities are still as they were indexed. Caller holds write."""
-    text, names = _indexed(conn, fact_id)
-    conn.execute(
-        "INSERT INTO facts_text (facts_text, rowid, text, names) VALUES ('delete', ?, ?, ?)",
-        (fact_id, text, names),
-    )
+def unindex_facts(conn: Connection, fact_ids: Sequence[int]) -> None:
+    """Remove facts while they and their entities are still as they were indexed. Caller holds write."""
+    tokens: set[bytes] = set()
+    for fact_id in fact_ids:
+        text, names = _indexed(conn, fact_id)
+        conn.execute(
+            "INSERT INTO facts_text (facts_text, rowid, text, names) VALUES ('delete', ?, ?, ?)",
+            (fact_id, text, names),
+        )
+        tokens |= tokens_of(conn, text) | tokens_of(conn, names)
+    erase_traces(conn, "facts_text", tokens)
 
 
 def rebuild_fact_index(conn: Connection) -> int:

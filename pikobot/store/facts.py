@@ -27,7 +27,7 @@ from pikobot.store.entities import (
     teach_alias,
 )
 from pikobot.store.erasures import fact_erased_at
-from pikobot.store.fact_index import READABLE, index_fact, unindex_fact
+from pikobot.store.fact_index import READABLE, index_fact, unindex_facts
 from pikobot.store.prepare import identity_key
 from pikobot.store.runs import RunId
 from pikobot.store.scopes import ScopeId
@@ -335,8 +335,7 @@ def delete_facts(conn: Connection, fact_ids: Sequence[FactId]) -> dict[str, int]
             (ids,),
         )
     ]
-    for fact_id in fact_ids:  # all before the first change of a row, which has the index written
-        unindex_fact(conn, fact_id)
+    unindex_facts(conn, fact_ids)  # all before the first change of a row, which has the index written
     for fact_id in fact_ids:
         # One after the other, so that a predecessor ends at the first successor that stays.
         conn.execute(

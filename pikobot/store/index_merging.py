@@ -2,12 +2,13 @@
 
 FTS5 adds a piece with every commit and merges four of a kind meanwhile, so that about ten are left. `merge_step` goes
 on with that: afterwards there is one of each size, mostly two or three. What was written is written again once for
-each doubling of the index. An erasure then looks up a third as many pages.
+each doubling of the index. An erasure then looks up a third as many pages. A step that ends within a merge leaves
+nothing of what it has read, for what is erased before the next one would stay there (`index_pages`).
 """
 
 from pikobot.store.connection import Connection, Database
+from pikobot.store.index_pages import INDEXES, settle
 
-INDEXES = ("sources_text", "facts_text")
 PAGES_A_STEP = 500  # of FTS5, 4 KB each: 2 MB are written, in about 30 ms
 
 
@@ -24,4 +25,6 @@ def _merged(conn: Connection, index: str) -> bool:
         conn.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('usermerge', 2)")
     before = conn.total_changes()
     conn.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', {PAGES_A_STEP})")
-    return conn.total_changes() - before >= 2
+    has_gone_on = conn.total_changes() - before >= 2
+    settle(conn, index)
+    return has_gone_on

@@ -5,10 +5,11 @@
     page of a long value but the last     nothing: it is full of a living row
     last page of a long value             what is behind the value: its length is asked of SQLite (dbstat)
 
-Cells of rows are left out, for they are survivors by definition; SQLite has no page that is neither free nor in use
-(`PRAGMA integrity_check` would tell). Up to three bytes that are lost between two cells are not looked at, and up to
-three bytes among zeros are passed over: most are numbers of freed cells that have become a part of others. Layout:
-sqlite.org/fileformat2.html, 1.5 to 1.7. Of a page that holds rows only its beginning is read.
+Cells of rows are left out, for they are survivors by definition, but those of FTS5, which `index_pages` answers for;
+SQLite has no page that is neither free nor in use (`PRAGMA integrity_check` would tell). Up to three bytes that are
+lost between two cells are not looked at, and up to three bytes among zeros are passed over: most are numbers of freed
+cells that have become a part of others. Layout: sqlite.org/fileformat2.html, 1.5 to 1.7. Of a page that holds rows
+only its beginning is read.
 
 SQLite overwrites what is deleted (secure_delete), but when it moves rows between pages a copy can stay in a gap, out
 of reach of the deletion. `overwrite` writes zeros over it in the file itself. That is safe while nobody can write

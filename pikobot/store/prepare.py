@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 
 from pikobot.clock import Clock
-from pikobot.store import schema
+from pikobot.store import erasures, schema
 from pikobot.store.connection import BUSY_TIMEOUT_MS, Connection, Database, connect, translated_errors
 from pikobot.store.fact_index import rebuild_fact_index
 from pikobot.store.segmentation import SEGMENTER_ID
@@ -78,3 +78,5 @@ def _complete(db: Database) -> None:
         else:
             rebuild_text_index(tx)
             rebuild_fact_index(tx)
+            if erasures.read_tip(tx).position:
+                erasures.mark_unfinished(tx)  # what the old indexes held of it can stand outside of rows

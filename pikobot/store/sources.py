@@ -14,8 +14,9 @@ from typing import Literal, NewType
 from pikobot.clock import Clock
 from pikobot.store.connection import Connection
 from pikobot.store.scopes import ScopeId
-from pikobot.store.text_index import IS_DATED, index_source, unindex_source
+from pikobot.store.text_index import IS_DATED, index_source
 from pikobot.store.threads import ThreadId
+from pikobot.store.unindexing import unindexing
 
 SourceId = NewType("SourceId", int)
 Kind = Literal["message", "document", "attachment"]
@@ -138,11 +139,12 @@ def revise_source(conn: Connection, source_id: SourceId, text: str, clock: Clock
         raise LookupError(f"source {source_id}")
     old_text, speaker = before
     public_id = clock.token("src")
-    unindex_source(conn, source_id, old_text, speaker)
-    conn.execute(
-        "UPDATE sources SET public_id = ?, text = ?, content_hash = ? WHERE id = ?",
-        (public_id, text, content_hash(text), source_id),
-    )
+    with unindexing(conn, 1) as unindex:
+        unindex(source_id, old_text, speaker)
+        conn.execute(
+            "UPDATE sources SET public_id = ?, text = ?, content_hash = ? WHERE id = ?",
+            (public_id, text, content_hash(text), source_id),
+        )
     index_source(conn, source_id, text, speaker)
     return public_id
 
@@ -154,12 +156,14 @@ def delete_source(conn: Connection, source_id: SourceId) -> None:
 
 def delete_sources(conn: Connection, source_ids: Iterable[SourceId]) -> None:
     """`delete_source` of many: the index is written once, before the first row goes."""
-    ids = json.dumps(list(source_ids))
-    for source_id, text, speaker in conn.execute(
-        "SELECT id, text, speaker FROM sources WHERE id IN (SELECT value FROM json_each(?))", (ids,)
-    ):
-        unindex_source(conn, source_id, text, speaker)
-    conn.execute("DELETE FROM sources WHERE id IN (SELECT value FROM json_each(?))", (ids,))
+    gone = list(source_ids)
+    ids = json.dumps(gone)
+    with unindexing(conn, len(gone)) as unindex:
+        for source_id, text, speaker in conn.execute(
+            "SELECT id, text, speaker FROM sources WHERE id IN (SELECT value FROM json_each(?))", (ids,)
+        ):
+            unindex(source_id, text, speaker)
+        conn.execute("DELETE FROM sources WHERE id IN (SELECT value FROM json_each(?))", (ids,))
 
 
 def find_source(conn: Connection, public_id: str, *, now_ms: int) -> Source | None:

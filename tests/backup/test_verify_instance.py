@@ -246,6 +246,19 @@ def test_copies_of_erased_rows_outside_of_rows_are_found_and_reindexing_removes_
     assert problems(instance) == []
 
 
+def test_rows_of_an_index_that_are_out_of_use_are_found_and_reindexing_removes_them(
+    instance: Instance,
+) -> None:
+    forget_text(instance, SAID)
+    leave = "INSERT INTO sources_text_data (id, block) VALUES ((99 << 37) + 1, x'00000004')"
+    raw(instance, leave, "INSERT INTO sources_text_idx (segid, term, pgno) VALUES (99, 'secret', 4)")
+    detail = "2 rows of sources_text may hold what was erased: run `pikobot reindex`"
+    assert problems(instance) == [("erased ids", "exposed", detail)]
+    with opened(instance) as db:
+        reindex(db)
+    assert problems(instance) == []
+
+
 def pages_in(db: Database, name: str) -> list[int]:
     return [row[0] for row in read(db, "SELECT pageno FROM dbstat WHERE name = ?", name)]
 

@@ -50,7 +50,8 @@ def test_a_database_of_a_released_schema_opens_with_its_rows_intact(db: Database
     assert rows.read(db, applied_version) == known_migrations()[-1].version
     for table, (columns, expected) in ROWS[version].items():
         stored = rows.rows(db, f"SELECT {columns} FROM {table} ORDER BY 1, 2")
-        assert stored == expected, table
+        # An erasure is finished after the open: what indexes of that schema have left of it.
+        assert stored == [*expected, *([("unfinished_erasure", "1")] if table == "settings" else ())], table
 
 
 def test_it_holds_rows_in_every_table_of_its_schema(path: Path, version: int) -> None:
