@@ -65,10 +65,14 @@ def rerank(
             scores[next_id] += score * (REPLY_SHARE if is_question else NEXT_SHARE)
         if previous_id in scores:
             scores[previous_id] += score * PREVIOUS_SHARE
-    ranked = []
-    for source_id, _, said_at_ms, speaker, is_question in everything:
-        gain = NAMED_SPEAKER_GAIN if is_named(speaker) else 1.0
-        weight = gain * QUESTION_DISCOUNT if is_question else gain
-        ranked.append((scores[source_id] * weight, said_at_ms, source_id))
+    gains = {speaker: NAMED_SPEAKER_GAIN if is_named(speaker) else 1.0 for _, _, _, speaker, _ in everything}
+    ranked = [
+        (
+            scores[source_id] * (gains[speaker] * QUESTION_DISCOUNT if is_question else gains[speaker]),
+            said_at_ms,
+            source_id,
+        )
+        for source_id, _, said_at_ms, speaker, is_question in everything
+    ]
     ranked.sort(reverse=True)
     return [(source_id, score) for score, _, source_id in ranked]

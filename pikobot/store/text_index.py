@@ -13,7 +13,8 @@ to 2 gave the same figures. A higher score is better; scores of different querie
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
@@ -60,8 +61,10 @@ _ELIGIBLE = f"""
     AND s.origin <> 'recall'
     AND s.id NOT IN (SELECT value FROM json_each(:excluded))
 """
-# The columns of a `Match` but its score.
-_RANKING_COLUMNS = "s.id, s.said_at_ms, s.speaker, substr(s.text, -8)"
+# The last ones of a `Match`. A question ends with its mark, of either width.
+_RANKING_COLUMNS = """
+    s.said_at_ms, s.speaker, substr(rtrim(substr(s.text, -8), char(9, 10, 13, 32)), -1) IN ('?', '？')
+"""
 
 # At most so many, from an index alone.
 _IN_SCOPES_AND_TIME = """
@@ -74,6 +77,7 @@ _IN_SCOPES_AND_TIME = """
 """
 
 _Bindings = dict[str, int | str | None]
+_Unscored = tuple[int, int, str, bool]  # what a `Match` tells but for the score
 
 
 class TextHit(NamedTuple):
@@ -211,12 +215,10 @@ def rank_similar(
         "now_ms": now_ms,
         "excluded": _json(exclude_ids),
     }
-    kept = _readable(conn, similar, eligible)
-    floor = kept[min(POOL, len(kept) - 1)].score if kept else 0.0
-    matches = [
-        Match(source_id, score - floor, said_at_ms, speaker, is_question)
-        for source_id, score, said_at_ms, speaker, is_question in kept
-    ]
+    scores = dict(similar)
+    kept = _readable(conn, scores, eligible)
+    floor = scores[kept[min(POOL, len(kept) - 1)][0]] if kept else 0.0
+    matches = _scored(kept, lambda source_id: scores[source_id] - floor)
     hits = _in_conversation(conn, matches[:POOL], query, eligible, may_join=True)
     return [*hits, *_after(hits, matches[POOL:])][:limit]
 
@@ -266,7 +268,8 @@ def _best_readable(
     looked_at, count = 0, int(wanted / share * SPARE_SHARE)
     while len(found) < wanted and looked_at < len(scores):
         ranked = scores.best(count)
-        found += _readable(conn, ranked[looked_at:], eligible)
+        score_of = dict(ranked[looked_at:])
+        found += _scored(_readable(conn, score_of, eligible), score_of.__getitem__)
         looked_at, count = len(ranked), count * 2
     found.sort(key=lambda match: (-match.score, -match.said_at_ms, -match.source_id))
     return found[:wanted]
@@ -353,7 +356,7 @@ def _best_matches(
         found = _matches_of(
             conn,
             f"""
-            SELECT {_RANKING_COLUMNS}, f.cost
+            SELECT s.id, -f.cost, {_RANKING_COLUMNS}
             FROM (
                 SELECT rowid AS id, bm25(sources_text) AS cost FROM sources_text
                 WHERE sources_text MATCH :expression AND rowid BETWEEN :first_id AND :last_id
@@ -369,41 +372,36 @@ def _best_matches(
     return _matches_of(
         conn,
         f"""
-        SELECT {_RANKING_COLUMNS}, bm25(sources_text) AS cost
+        SELECT s.id, -bm25(sources_text) AS score, {_RANKING_COLUMNS}
         FROM sources_text CROSS JOIN sources AS s ON s.id = sources_text.rowid
         WHERE sources_text MATCH :expression AND sources_text.rowid BETWEEN :first_id AND :last_id AND {_ELIGIBLE}
-        ORDER BY cost, s.said_at_ms DESC, s.id DESC LIMIT :wanted
+        ORDER BY score DESC, s.said_at_ms DESC, s.id DESC LIMIT :wanted
         """,
         bindings,
     )
 
 
 def _matches_of(conn: Connection, sql: str, bindings: _Bindings) -> list[Match]:
-    return [
-        Match(source_id, -cost, said_at_ms, speaker, _ends_asking(end))
-        for source_id, said_at_ms, speaker, end, cost in conn.execute(sql, bindings)
-    ]
+    return list(starmap(Match, conn.execute(sql, bindings)))
 
 
-def _readable(conn: Connection, scored: Sequence[tuple[int, float]], eligible: _Bindings) -> list[Match]:
+def _readable(conn: Connection, source_ids: Collection[int], eligible: _Bindings) -> list[_Unscored]:
     """Those of the sources that are eligible, in the order given."""
-    scores = dict(scored)
     rows = conn.execute(
         f"""
-        SELECT {_RANKING_COLUMNS} FROM json_each(:ids) AS j CROSS JOIN sources AS s ON s.id = j.value
+        SELECT s.id, {_RANKING_COLUMNS} FROM json_each(:ids) AS j CROSS JOIN sources AS s ON s.id = j.value
         WHERE {_ELIGIBLE}
         """,
-        {**eligible, "ids": _json(scores)},
+        {**eligible, "ids": _json(source_ids)},
     )
+    return [(source_id, said_at_ms, speaker, asks) for source_id, said_at_ms, speaker, asks in rows]
+
+
+def _scored(found: Sequence[_Unscored], score_of: Callable[[int], float]) -> list[Match]:
     return [
-        Match(source_id, scores[source_id], said_at_ms, speaker, _ends_asking(end))
-        for source_id, said_at_ms, speaker, end in rows
+        Match(source_id, score_of(source_id), said_at_ms, speaker, is_question)
+        for source_id, said_at_ms, speaker, is_question in found
     ]
-
-
-def _ends_asking(end: str) -> bool:
-    """A question ends with its mark, of either width."""
-    return end.rstrip("\t\n\r ")[-1:] in ("?", "？")
 
 
 def _in_conversation(
@@ -411,9 +409,9 @@ def _in_conversation(
 ) -> list[TextHit]:
     neighbours = _neighbours(conn, [match.source_id for match in pool])
     outside = replies(pool, neighbours) - neighbours.keys() if may_join else set()
-    joined = _readable(conn, [(source_id, 0.0) for source_id in sorted(outside)], eligible)
-    ranked = rerank(pool, joined, neighbours, NamedSpeakers(query).include)
-    return [TextHit(*each) for each in ranked]
+    joined = _readable(conn, sorted(outside), eligible) if outside else []
+    replying = _scored(joined, lambda _: 0.0)
+    return list(starmap(TextHit, rerank(pool, replying, neighbours, NamedSpeakers(query).include)))
 
 
 def _neighbours(conn: Connection, source_ids: Sequence[int]) -> dict[int, Neighbours]:

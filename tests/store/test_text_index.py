@@ -148,6 +148,14 @@ def test_a_reply_follows_the_question_that_was_found(db: Database) -> None:
     assert found(db, "instrument") == ids[:1]
 
 
+@pytest.mark.parametrize(
+    ("end", "asks"), [("?", True), ("? \n", True), ("？\r\n\t ", True), ("? Tell me.", False), ("", False)]
+)
+def test_a_question_ends_with_its_mark_whatever_blanks_follow(db: Database, end: str, asks: bool) -> None:
+    ids = fill(db, [f"Which instrument did you learn{end}", "The cello, for years!", *["filler"] * 20])
+    assert found(db, "learned an instrument") == ids[: 2 if asks else 1]
+
+
 def test_a_reply_that_may_not_be_read_stays_out(db: Database) -> None:
     ids = fill(db, ["你学过什么乐器？", "大提琴！", *["其他内容"] * 20])
     assert found(db, "学过乐器吗", exclude_ids=ids[1:2]) == ids[:1]
