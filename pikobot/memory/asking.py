@@ -49,6 +49,10 @@ _CHINESE_SAYING = re.compile(
 _CHINESE_OTHER = re.compile("[跟和对對向与與]")
 
 
+# Two Chinese characters count as a word.
+MOST_WORDS_BESIDE_NAME = 5
+
+
 class Saying(NamedTuple):
     """Who is asked to have said something, folded, and the folded text of what it is about."""
 
@@ -85,8 +89,14 @@ class Sought:
 
 
 def read_sought(text: str, words: list[str], period_words: str = "") -> Sought:
-    """What a question looks for, given the words of it that are worth searching for."""
+    """What a question looks for, given the words of it that are worth searching for.
+
+    Of a long one every statement holds only a part, and which one is about it the rank tells better than a name.
+    """
     text = text[:MAX_CHARS_READ]
+    is_short = sum(len(word) / 2 if is_cjk(word) else 1 for word in words) <= MOST_WORDS_BESIDE_NAME
+    if not is_short:
+        return Sought(tuple(words), is_yes_no=is_yes_no(text))
     relatives = relatives_in(text)
     named = [frozenset({word}) for word in _names(text, period_words)]
     folded = fold(text)
