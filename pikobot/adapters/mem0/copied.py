@@ -11,6 +11,7 @@ from pikobot.adapters.mem0.candidates import KnownFact
 
 _WORD = re.compile(r"[\u3400-\u9fff]+|[^\W_\u3400-\u9fff]{4,}|\d+")
 _STEM_CHARS = 5
+_LEAST_WORD_CHARS = 4
 LEAST_SHARED = 2  # "started", of a business or of going to the gym, is no evidence alone
 _SAYS_NOTHING = frozenset(
     "user owner 用户 主人 about been from have into last next that their them they this very were will with".split()
@@ -23,7 +24,14 @@ def is_copied(text: str, known: Iterable[KnownFact], sources: Sequence[str]) -> 
         return False
     stems = _stems(text)
     said = set().union(*map(_stems, sources))
-    return len(stems & said) < min(LEAST_SHARED, len(stems))
+    shared = [stem for stem in stems if any(_are_forms(stem, other) for other in said)]
+    return len(shared) < min(LEAST_SHARED, len(stems))
+
+
+def _are_forms(stem: str, other: str) -> bool:
+    """Whether they may begin one word: "live" and "lives". Numbers and characters are the same or others."""
+    is_word = stem[0].isalpha() and len(min(stem, other, key=len)) >= _LEAST_WORD_CHARS
+    return stem == other or (is_word and (stem.startswith(other) or other.startswith(stem)))
 
 
 def _folded(text: str) -> str:

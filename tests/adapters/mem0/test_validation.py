@@ -318,6 +318,10 @@ def test_a_year_or_a_month_alone_is_no_time_and_costs_no_fact() -> None:
     [
         ("User has passed the interviews with them", "I still have the bowl with a rim", True),
         ("User has passed the interviews", "They interviewed me and I passed", False),
+        ("The owner lives in Porto", "As I said, I live in Porto", False),
+        ("The owner lives in Porto", "I flew from Porto", True),
+        ("User works on 2024 plans", "My plan of 20240 works", False),
+        ("User was born in 2024", "It cost 20245", True),
         ("Alex is starting her own business", "Started hitting the gym last week", True),
         ("User 通过了领养面试", "我在医院陪爸爸做检查", True),
         ("用户通过了领养面试", "昨天的面试我过了", False),
