@@ -118,9 +118,11 @@ def _nearest(about: About, text: str, language: Language) -> str:
 
 
 def _as_asked(name: frozenset[str], text: str) -> str:
-    """The form of a name that the question has, as it is written there."""
+    """The form of a name that the question has, as it is written there; of whoever asks "your brother"."""
     folded = fold(text)
     form = max((each for each in name if each in folded), key=len, default=min(name))
+    if f"my {form}" in folded:
+        return f"your {form}"
     at = folded.find(form)
     return text[at : at + len(form)] if at >= 0 and len(folded) == len(text) else form
 

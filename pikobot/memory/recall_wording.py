@@ -135,11 +135,11 @@ MORE_BY = {
 }
 YOU = {"en": "you", "zh": "你"}
 NOT_BY = {
-    "en": "I found no such statement of {who}.",
+    "en": "I found no such statement by {who}.",
     "zh": "没有找到{who}说的相关原话。",
 }
 NOT_BY_BUT = {
-    "en": "I found no such statement of {who}. Said by others, or at other times:",
+    "en": "I found no such statement by {who}. Said by others, or at other times:",
     "zh": "没有找到{who}说的相关原话。别人说的，或其他时间说的：",
 }
 CANNOT = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pikobot.memory.periods import EveryYear, Period, find_period, last_years, periods_in
+from pikobot.memory.periods import EveryYear, Period, find_period, last_years, periods_in, without_periods
 from pikobot.memory.questions import subject_words
 from pikobot.memory.recall_wording import spoken_period
 
@@ -229,6 +229,19 @@ def test_a_statement_means_the_days_around_its_own() -> None:
         Period(date(2024, 3, 14), date(2024, 3, 14)),
         Period(date(2024, 3, 6), date(2024, 3, 6)),
     ]
+
+
+@pytest.mark.parametrize("text", ["The dentist is on 15 December", "牙医约在12月15日"])
+def test_a_statement_without_a_year_may_mean_the_next_one(text: str) -> None:
+    last, following = date(2023, 12, 15), date(2024, 12, 15)
+    assert periods_in(text, FRIDAY) == [Period(last, last), Period(following, following)]
+    assert periods_in(text, FRIDAY, is_sure=True) == []
+    assert periods_in(text, last, is_sure=True) == [Period(last, last)]  # said on that day, it means it
+
+
+def test_a_statement_is_read_without_its_times() -> None:
+    assert without_periods("Dentist on 15 December at 10", FRIDAY) == "dentist   at 10"
+    assert without_periods("牙医约在12月15日上午", FRIDAY) == "牙医约在 上午"
 
 
 @pytest.mark.parametrize(

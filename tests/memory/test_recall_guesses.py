@@ -72,7 +72,7 @@ def test_a_question_about_something_more_particular_has_no_other_words(question:
         (
             "What is my brother's name?",
             "My name is Ann",
-            "No statement speaks of brother. The nearest:",
+            "No statement speaks of your brother. The nearest:",
         ),
         ("我哥哥叫什么名字？", "我的名字是林小雨", "没有原话提到哥哥。最接近的是："),
         (

@@ -6,6 +6,7 @@ import pytest
 
 from pikobot.memory.asking import read_saying
 from pikobot.store.connection import Database
+from pikobot.store.scopes import Scope
 from tests.memory.remembering import DAY_MS, NOW_MS, opened, say
 from tests.memory.test_recall import ask
 
@@ -95,7 +96,7 @@ def test_what_somebody_said_is_answered_with_what_they_said(
     [
         (
             "What did Gina say about the boiler?",
-            "I found no such statement of Gina. Said by others, or at other times:",
+            "I found no such statement by Gina. Said by others, or at other times:",
         ),
         ("小美说过锅炉的事吗？", "没有找到小美说的相关原话。别人说的，或其他时间说的："),
     ],
@@ -109,6 +110,18 @@ def test_what_somebody_did_not_say_is_said_to_be_said_by_others(
         say(db, "The boiler of Gina leaks, 小美的锅炉漏水")
         assert ask(db, question).text.splitlines()[0] == first
         assert quotes(db, question) == ["The boiler of Gina leaks, 小美的锅炉漏水"]
+
+
+@pytest.mark.parametrize("question", ["What did Gina say?", "Gina说过什么？"])
+def test_what_somebody_said_elsewhere_or_has_expired_is_not_quoted(tmp_path: Path, question: str) -> None:
+    group = Scope("shared", "main", "bot", "-100", "7")
+    with opened(tmp_path) as db:
+        say(db, "Dance is my life", role="participant", speaker="Gina", scope=group)
+        say(db, "I dance", role="participant", speaker="Gina", expires_at_ms=NOW_MS)
+        say(db, "Gina is a dancer, Gina跳舞")
+        assert quotes(db, question) == ["Gina is a dancer, Gina跳舞"]
+        say(db, "I teach", role="participant", speaker="Gina", expires_at_ms=NOW_MS + DAY_MS)
+        assert quotes(db, question) == ["I teach"]
 
 
 @pytest.mark.parametrize("question", ["What did Ana say?", "安娜说了什么？"])
