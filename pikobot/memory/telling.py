@@ -143,11 +143,9 @@ def says_more(text: str, words: Sequence[str] = ()) -> bool:
     if not is_courteous:
         return bool(left)
     told = keywords(" ".join(left))
-    return (
-        len("".join(told)) > _LONGEST_VOCATIVE
-        if told and is_cjk(told[0])
-        else len(told) > (0 if words else 1)
-    )
+    if words or not told:
+        return bool(told)
+    return len("".join(told)) > _LONGEST_VOCATIVE if is_cjk(told[0]) else len(told) > 1
 
 
 def holds_most(text: str, words: Sequence[str]) -> bool:
