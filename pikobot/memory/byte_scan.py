@@ -22,10 +22,12 @@ files.
 
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from pikobot.files import os_failure
 from pikobot.memory.multi_search import FEW, MultiSearch
@@ -49,6 +51,7 @@ MIN_CHARS = 3
 MIN_UNITS = 3
 MIN_WHOLE_BYTES = 4  # three bytes in either case stand in random ids and hashes by chance
 MAX_WIDE = 128
+NORMAL_FORMS: tuple[Literal["NFC", "NFD"], ...] = ("NFC", "NFD")
 SETTINGS_FILES = frozenset({"config.toml", "credentials.toml"})
 OWNERS_FILES = SETTINGS_FILES | {"skills"}
 
@@ -180,10 +183,13 @@ def needles_of(erased: Erased) -> Needles:
     spelled: dict[str, str] = {}
     too_short = 0
     for text in dict.fromkeys(erased.texts):
-        folded = _folded_text(text)
-        spans = _telling_spans(folded)
-        too_short += not spans
-        spelled.update((folded[first:last], text[first:last]) for first, last in spans)
+        has_parts = False
+        for form in dict.fromkeys((text, *(unicodedata.normalize(form, text) for form in NORMAL_FORMS))):
+            folded = _folded_text(form)
+            spans = _telling_spans(folded)
+            has_parts |= bool(spans)
+            spelled.update((folded[first:last], form[first:last]) for first, last in spans)
+        too_short += not has_parts
     step = -(-len(spelled) // MAX_WIDE) or 1
     wide = (spelled[part].encode("utf-16-le") for part in sorted(spelled)[::step])
     return Needles(frozenset(spelled), frozenset({*wide, *erased.samples}), too_short, erased.is_cut)

@@ -14,7 +14,7 @@ from pikobot.memory.moments import first_ms
 from pikobot.memory.records import source_time
 from pikobot.store.connection import Connection
 from pikobot.store.history import HistoryQuery, search_history
-from pikobot.store.literal import excerpt, find_folded
+from pikobot.store.literal import excerpt, find_folded, folded
 from pikobot.store.runs import RunId
 from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import Source, SourceId, load_sources
@@ -73,7 +73,7 @@ def query_history(conn: Connection, params: HistoryParams, reader: HistoryReader
     query = HistoryQuery(
         scope_id=reader.scope_id,
         thread_id=thread.id if thread else None,
-        folded=params.query.casefold() if params.query else None,
+        folded=folded(params.query) if params.query else None,
         before_ms=_before_ms(params.before),
         after=_position(conn, params.cursor, bound_to, reader.now_ms),
         without_run=reader.run_id,

@@ -35,14 +35,14 @@ _CJK_RUN = re.compile(f"[{_CJK}]+")
 _PIECE = re.compile(rf"([{_CJK}]+)|([^\W_{_CJK}](?:[^\W_{_CJK}]|[\u0300-\u036f])*)")
 _UNSTORABLE = re.compile("[\ud800-\udfff\0]")
 # Canonical ordering of combining marks is quadratic in the length of their run, so long runs are cut.
-_LONG_RUN_OF_MARKS = re.compile("((?:[^\\w\\s\x01-\x7f]|[\uff9e\uff9f]){64})")
+LONG_RUN_OF_MARKS = re.compile("((?:[^\\w\\s\x01-\x7f]|[\uff9e\uff9f]){64})")
 
 
 def fold(text: str) -> str:
     """Return the text in the form that is compared: NFKC, case folded, without NUL and lone surrogates."""
     if text.isascii():
         return text.lower().replace("\0", " ")
-    storable = _LONG_RUN_OF_MARKS.sub(r"\1 ", _UNSTORABLE.sub(" ", text))
+    storable = LONG_RUN_OF_MARKS.sub(r"\1 ", _UNSTORABLE.sub(" ", text))
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", storable).casefold())
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from pikobot.store.connection import Connection
 from pikobot.store.erasures import Tombstone
 from pikobot.store.facts import FactId, text_identity
+from pikobot.store.literal import folded
 from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import Role, SourceId
 from pikobot.store.text_index import IS_DATED
@@ -211,7 +212,7 @@ def find_holding(
     """
     found: dict[SourceId, Holder] | None = None
     for literal in literals:
-        holders = _holders(conn, literal.casefold(), bounds, whole_words)
+        holders = _holders(conn, folded(literal), bounds, whole_words)
         found = (
             holders if found is None else {each: where for each, where in found.items() if each in holders}
         )
@@ -236,7 +237,7 @@ def find_labels(
     at_most: int,
 ) -> Labels:
     """Names of threads and ids from outside that hold the literal in any case, but for those of the public ids."""
-    bindings = {"scopes": _json(scope_ids), "folded": literal.casefold()}
+    bindings = {"scopes": _json(scope_ids), "folded": folded(literal)}
     threads = conn.execute(
         """
         SELECT public_id, key FROM threads

@@ -1,6 +1,8 @@
 import json
 import random
+import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -61,6 +63,15 @@ def test_a_text_is_found_in_every_form(db: Database, engine: str, text: str, for
     data = form(text)  # type: ignore[operator]  # a lambda
     (db.path.parent / "some.log").write_bytes(b"\0\1before " + data + b" after\n")
     assert finds(db, text) == ["some.log"]
+
+
+@pytest.mark.parametrize(("erased", "left"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_a_text_is_found_in_both_normal_forms(
+    db: Database, erased: Literal["NFC", "NFD"], left: Literal["NFC", "NFD"]
+) -> None:
+    text = "the crème brûlée of 각하 バス停"
+    (db.path.parent / "some.log").write_text(unicodedata.normalize(left, text), encoding="utf-8")
+    assert finds(db, unicodedata.normalize(erased, text)) == ["some.log"]
 
 
 @pytest.mark.parametrize("text", [ENGLISH, CHINESE])

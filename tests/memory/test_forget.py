@@ -95,6 +95,26 @@ def test_a_text_is_found_as_a_literal_in_any_case(db: Database, path: Path, text
     assert read(db, "SELECT text FROM sources") == [("something else",)]
 
 
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("at the Cafe\u0301 Nero", "Café Nero"),
+        ("at the Café Nero", "Cafe\u0301 nero"),
+        ("call １３８０１３８００００", "13801380000"),
+        ("call 13801380000", "１３８０１３８００００"),
+        ("明日のﾃｽﾄです", "テスト"),
+        ("off to İstanbul", "istanbul"),
+    ],
+)
+def test_a_text_is_forgotten_in_whatever_form_it_was_said(
+    db: Database, path: Path, said: str, asked: str
+) -> None:
+    say(db, said, "kept 保留")
+    receipt = receipt_of(forget(db, path, ForgetTarget(words=(asked,))))
+    assert (receipt.removed.rows["sources"], receipt.is_clean) == (1, True)
+    assert said.split()[-1].encode() not in on_disk(db)
+
+
 def test_an_imported_thread_goes_with_its_name_and_stays_out(db: Database, path: Path) -> None:
     say(db, "one", "two", thread=f"import {ENGLISH}")
     write(db, lambda tx: tx.execute("UPDATE sources SET identity = randomblob(32)"))
