@@ -37,34 +37,36 @@ class Match(NamedTuple):
     is_question: bool
 
 
-Neighbours = tuple[int | None, int | None]
-"""The sources before and after another one in its thread."""
+Following = Mapping[int, int | None]
+"""What was said next in the thread of a source."""
 
 
-def replies(pool: Sequence[Match], neighbours: Mapping[int, Neighbours]) -> set[int]:
+def replies(pool: Sequence[Match], following: Following) -> set[int]:
     """Return the ids of what was said right after a question of the pool."""
-    following = (neighbours[match.source_id][1] for match in pool if match.is_question)
-    return {source_id for source_id in following if source_id is not None}
+    next_ids = (following[match.source_id] for match in pool if match.is_question)
+    return {source_id for source_id in next_ids if source_id is not None}
 
 
 def rerank(
     pool: Sequence[Match],
     joined: Sequence[Match],
-    neighbours: Mapping[int, Neighbours],
+    following: Following,
     is_named: Callable[[str], bool],
 ) -> list[tuple[int, float]]:
     """Return ids and new scores of the pool and the joined replies, best first, equals newest first.
 
-    ``joined`` have no score of their own; ``is_named`` tells whether the query names a speaker.
+    ``joined`` have no score of their own; ``following`` is of both; ``is_named`` tells whether the query names a
+    speaker.
     """
     everything = (*pool, *joined)
     scores: dict[int | None, float] = {source_id: score for source_id, score, *_ in everything}
+    previous = {next_id: source_id for source_id, next_id in following.items()}
     for source_id, score, _, _, is_question in pool:
-        previous_id, next_id = neighbours[source_id]
+        next_id = following[source_id]
         if next_id in scores:
             scores[next_id] += score * (REPLY_SHARE if is_question else NEXT_SHARE)
-        if previous_id in scores:
-            scores[previous_id] += score * PREVIOUS_SHARE
+        if source_id in previous:
+            scores[previous[source_id]] += score * PREVIOUS_SHARE
     gains = {speaker: NAMED_SPEAKER_GAIN if is_named(speaker) else 1.0 for _, _, _, speaker, _ in everything}
     ranked = [
         (

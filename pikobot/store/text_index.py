@@ -21,7 +21,7 @@ import apsw
 
 from pikobot.store.connection import MAX_INTEGER, Connection
 from pikobot.store.query_terms import NamedSpeakers, question_terms, widened
-from pikobot.store.ranking import POOL, Match, Neighbours, replies, rerank
+from pikobot.store.ranking import POOL, Match, replies, rerank
 from pikobot.store.segmentation import SEGMENTER_ID, quoted, segment
 from pikobot.store.settings import SEGMENTER, read_setting, write_setting
 from pikobot.text import Count
@@ -407,21 +407,20 @@ def _scored(found: Sequence[_Unscored], score_of: Callable[[int], float]) -> lis
 def _in_conversation(
     conn: Connection, pool: Sequence[Match], query: str, eligible: _Bindings, *, may_join: bool
 ) -> list[TextHit]:
-    neighbours = _neighbours(conn, [match.source_id for match in pool])
-    outside = replies(pool, neighbours) - neighbours.keys() if may_join else set()
-    joined = _readable(conn, sorted(outside), eligible) if outside else []
-    replying = _scored(joined, lambda _: 0.0)
-    return list(starmap(TextHit, rerank(pool, replying, neighbours, NamedSpeakers(query).include)))
+    following = _following(conn, [match.source_id for match in pool])
+    outside = replies(pool, following) - following.keys() if may_join else set()
+    joined = _scored(_readable(conn, sorted(outside), eligible), lambda _: 0.0) if outside else []
+    if joined:
+        following |= _following(conn, [match.source_id for match in joined])
+    return list(starmap(TextHit, rerank(pool, joined, following, NamedSpeakers(query).include)))
 
 
-def _neighbours(conn: Connection, source_ids: Sequence[int]) -> dict[int, Neighbours]:
+def _following(conn: Connection, source_ids: Sequence[int]) -> dict[int, int | None]:
+    """What was said next in the thread of each source."""
     rows = conn.execute(
         """
         SELECT
             s.id,
-            (SELECT n.id FROM sources AS n
-             WHERE n.thread_id = s.thread_id AND (n.said_at_ms, n.id) < (s.said_at_ms, s.id)
-             ORDER BY n.said_at_ms DESC, n.id DESC LIMIT 1),
             (SELECT n.id FROM sources AS n
              WHERE n.thread_id = s.thread_id AND (n.said_at_ms, n.id) > (s.said_at_ms, s.id)
              ORDER BY n.said_at_ms, n.id LIMIT 1)
@@ -429,7 +428,7 @@ def _neighbours(conn: Connection, source_ids: Sequence[int]) -> dict[int, Neighb
         """,
         (_json(source_ids),),
     )
-    return {source_id: (previous_id, next_id) for source_id, previous_id, next_id in rows}
+    return {int(source_id): next_id for source_id, next_id in rows}
 
 
 def _after(ranked: Sequence[TextHit], rest: Sequence[Match]) -> list[TextHit]:
