@@ -4,13 +4,13 @@ import re
 from dataclasses import replace
 from datetime import date
 
-from pikobot.memory.forget_words import ANY_DAY, CHINESE_VERB, ForgetRequest, about
+from pikobot.memory.forget_words import ANY_DAY, CHINESE_VERB, ForgetRequest, about, said_in
 from pikobot.memory.periods import find_period
 from pikobot.memory.questions import keywords
 
 _CHINESE_POLITE = re.compile(
     "^(?P<polite>(?:请|請|麻烦|麻煩|帮我|幫我|帮忙|你好|你|您|现在|現在|能不能|可不可以|可以|可否|能否|能|给我|給我|助手|pikobot|"
-    "我要|我想|我希望|希望|让|讓|[ ,:，])*)"
+    "我要|我想|我希望|希望|让|讓|从(?:现在|今天|今)(?:起|开始)|從(?:現在|今天|今)(?:起|開始)|以后|以後|[ ,:，])*)"
 )
 _ADVERB = "(?:都|全都|全部|全|统统|統統|彻底|徹底|永久|永远|给我|給我|从记忆中|从记忆里|马上|立刻)*"
 _PARTICLE = "(?P<end>了|掉|吧|啊|呀|哦|哟|嘛|好吗|好嗎|可以吗|可以嗎|行吗|行嗎|吗|嗎|谢谢|謝謝)*"
@@ -45,8 +45,8 @@ _ZH_SAID_ABOUT = re.compile(
 _ZH_SAID_BY = re.compile(
     "(?!(?:我们|我們|我|你)?(?:关于|關於|有关|有關)|(?:我们|我們|我)[跟和对對同与與])(?:"
     "(?:所有|一切|全部)?(?P<name>[^的]{1,12}?)(?:[跟和对對给給向]我们?)?(?:都|所|曾经|曾經|曾)?"
-    f"(?:{_ZH_SAY}|发|發|告诉我|告訴我)(?:过|過|了|到)*(?:的?{_ZH_OF}(?P<topic>.+?))?的?(?:所有|一切|全部)?的?"
-    "(?:话|話|一切|内容|內容|东西|東西|事情|事|消息)?|"
+    f"(?:{_ZH_SAY}|发|發|告诉我|告訴我)(?:过|過|了|到)*(?:(?:的?{_ZH_OF}(?P<topic>.+?))?的?(?:所有|一切|全部)?的?"
+    "(?:话|話|一切|内容|內容|东西|東西|事情|事|消息)?|的(?P<thing>[^的我你他她它]{1,12}))|"
     "(?P<whose>[^的]{1,12})的(?:所有|一切|全部)?(?:话|話|发言|發言|言论|言論|消息|聊天记录|聊天記錄))"
 )
 _ZH_AND_SAID = re.compile(
@@ -67,10 +67,28 @@ _ZH_ABOUT = re.compile(
     "(?:所有|一切|全部)?(?:的)?(?:关于|關於|有关|有關|跟|和|与|與)(?P<topic>.+?)(?:有关|有關|相关|相關)?(?:的)?"
     "(?:所有|一切|全部)?(?:的)?(?:记忆|記憶|内容|內容|事情|事|东西|東西|记录|記錄|对话|對話|信息|资料|資料|话|話)?"
 )
-_ZH_MEMORIES = re.compile("(?P<topic>.+?)(?:的)?(?:记忆|記憶|记录|記錄|内容|內容|信息|资料|資料|消息)")
+_ZH_MEMORIES = re.compile(
+    "(?P<topic>[^这這那].*?)(?:(?:的)?(?:记忆|記憶|记录|記錄|内容|內容|信息|资料|資料|消息)|"
+    "的?(?:这|這|那)(?:一)?(?:句|条|條|段)(?:话|話|消息)?)"
+)
 # An object that shows what is meant: without one of these, "忘记带伞" tells what somebody forgot to do.
 CHINESE_MARKED = re.compile("我|你|关于|關於|有关|有關|这|這|那|所有|一切|全部|刚|剛|跟|和|与|與|他|她")
-_ZH_MATTER_OF = re.compile(".+的(?:这|這|那)?(?:件|回)?(?:事情|事儿|事兒|事)")
+_ZH_MATTER_OF = re.compile(
+    ".+的(?:这|這|那)?(?:件|回)?(?:事情|事儿|事兒|事)|.+(?:这|這|那)(?:一)?(?:句|条|條|段)(?:话|話|消息)?"
+)
+# Things by their names, of a sentence that doesn't tell what somebody forgot to do: 忘记带伞, 忘记关灯.
+_ZH_NAME = (
+    "(?![带帶买買吃喝关關锁鎖拿交回给給做去打写寫说說问問告把在洗充付还還寄取接送发發换換订訂定约約开開放看听聽学學用穿"
+    "戴加存备備保提报報签簽填检檢复複预預浇澆喂餵倒扔收晒刷叫通邀要该該怎自设設调調拔插点點请請祝]|什么|什麼)"
+    "[^的了过過着著么麼吗嗎不没沒别別是在和跟与與及、,，]{1,12}"
+)
+_ZH_NAMES = re.compile(f"{_ZH_NAME}(?:[和跟与與及、,，]{_ZH_NAME})*")
+_ZH_FROM_WHEN = re.compile("^(?:从|從).{1,4}(?:起|开始|開始)[,，]?")  # 从明天起: nothing waits until then
+_ZH_REST = re.compile(
+    "除.+?[,，]?(?:其他|其它|其余|其餘|别的|別的|剩下)的?.{0,4}?(?:都|全部|全|统统|統統)*"
+    + CHINESE_VERB
+    + "[了掉吧]*"
+)
 _ZH_FORGOTTEN = re.compile("我的.+")
 _ZH_MINE = re.compile("我(?P<topic>[^的从從里裡上中和跟]{0,4}的[^的从從里裡上中和跟]{1,12})")
 _ZH_ASKING = frozenset({"吧", "好吗", "好嗎", "可以吗", "可以嗎", "行吗", "行嗎", "谢谢", "謝謝"})
@@ -83,14 +101,27 @@ def is_chinese_meant(sentence: str) -> bool:
     polite, rest = _without_politeness(sentence)
     if _ZH_OF_ONESELF.match(sentence):
         return False
+    if _ZH_REST.fullmatch(rest):
+        return True
+    if later := _ZH_FROM_WHEN.sub("", rest) if _ZH_FROM_WHEN.match(rest) else "":
+        return is_chinese_meant(f"请{later}")
     asked = _chinese_asked(sentence)
     if asked is None:
         return re.fullmatch(CHINESE_VERB + _PARTICLE, rest) is not None
     is_plain = not polite and asked["end"] not in _ZH_ASKING
     if asked["verb"].startswith("忘") and is_plain:
+        if _ZH_NAMES_NOTHING.fullmatch(asked["object"]) and asked["end"] != "了":
+            return True
+        if asked["verb"] != "忘了" and asked["end"] is None and _is_list_of_names(asked):
+            return True
         is_of_nobody = asked["verb"] != "忘了" and _chinese_said_by(asked["object"].strip(" ,，")) is not None
         return is_of_nobody or read_chinese(sentence, ANY_DAY) is not None
     return not is_plain or asked["end"] != "了" or asked["verb"].startswith(("删", "刪", "抹"))
+
+
+def _is_list_of_names(asked: re.Match[str]) -> bool:
+    is_verb_first = not asked.string.startswith(("把", "将", "將"))
+    return is_verb_first and _ZH_NAMES.fullmatch(asked["object"].strip(" ,，")) is not None
 
 
 def _without_politeness(sentence: str) -> tuple[str, str]:
@@ -120,14 +151,15 @@ def _chinese_period(named: str, today: date) -> ForgetRequest | None:
     understood = find_period(named, today)
     if understood is None:
         return None
+    period = said_in(understood)
     rest = "".join(understood.rest.split())
     if (said := _ZH_SAID_THEN.fullmatch(rest)) is not None:
-        return ForgetRequest(period=understood.period, owner_only=said["who"] == "我")
+        return ForgetRequest(period=period, owner_only=said["who"] == "我")
     topic = _ZH_SAID_ABOUT.fullmatch(rest)
     if topic is not None and (topic["verb"] or topic["then"] or topic["noun"]):
-        return about(topic["topic"], period=understood.period, owner_only=topic["who"] == "我")
+        return about(topic["topic"], period=period, owner_only=topic["who"] == "我")
     by = _chinese_said_by(rest)
-    return replace(by, period=understood.period) if by and by.words else None
+    return replace(by, period=period) if by and by.words else None
 
 
 def bare_chinese(sentence: str) -> ForgetRequest | None:
@@ -151,8 +183,8 @@ def _chinese_said_by(named: str) -> ForgetRequest | None:
         return None
     name = found["name"] or found["whose"]
     words = () if _ZH_SOMEBODY.fullmatch(name) else tuple(keywords(name))
-    if found["topic"]:
-        return about(f"{name if words else ''} {found['topic']}")
+    if topic := found["topic"] or found["thing"]:
+        return about(f"{name if words else ''} {topic}")
     return ForgetRequest(words=words, is_said_by=True)
 
 

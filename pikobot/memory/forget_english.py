@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from datetime import date
 
-from pikobot.memory.forget_words import ANY_DAY, VERB, ForgetRequest, about
+from pikobot.memory.forget_words import ANY_DAY, VERB, ForgetRequest, about, said_in
 from pikobot.memory.periods import find_period
 from pikobot.memory.questions import keywords
 
@@ -13,13 +13,14 @@ MAX_BARE_WORDS = (
 )
 
 _POLITE = re.compile(
-    "^(?:(?:hey|hi|ok|okay|pikobot|please|pls|kindly|now|just|go ahead and|can you|could you|would you|will you|"
+    "^(?:(?:hey|hi|ok|okay|let's|lets|let us|from (?:now|today) on|starting (?:now|today)|as of (?:now|today)|you may|"
+    "pikobot|please|pls|kindly|now|just|go ahead and|can you|could you|would you|will you|"
     "you can|you should|you must|i want you to|i'd like you to|i would like you to|i need you to|completely|"
     "permanently)[ ,:]+)*"
 )
 _ENDING = re.compile(
     "[ ,]+(?:please|pls|thanks|thank you|for good|forever|permanently|completely|again|now|ok|okay|"
-    "from (?:your |my |the )?(?:memory|records|database|notes))$"
+    "any ?more|any longer|from (?:now|today) on|from (?:your |my |the )?(?:memory|records|database|notes))$"
 )
 _IDIOM = frozenset(
     {
@@ -46,6 +47,9 @@ _LAST = re.compile(
     "(?:the|my|that|our) (?:last|previous) (?:message|messages|exchange|thing|question|answer|statement)(?: i said)?|"
     "that last (?:message|bit|thing|part)|this message"
 )
+_WHEN = re.compile(
+    "^(?:from|starting|as of) \\w+(?: on)?[ ,]+"
+)  # "from tomorrow on": nothing waits until then
 _EVERYTHING = re.compile(
     "everything|all|all of it|it all|everything (?:about me|you know|you remember|you(?:'ve| have) (?:learned|stored))"
     "(?: about me)?|"
@@ -65,6 +69,12 @@ _SAID_ABOUT = re.compile(
     "(?P<said>(?:.* )?(?:said|told you|wrote|talked|discussed|mentioned|messages|conversations?|chats?|discussions?|"
     "notes)(?: to you)?) (?:about|on|regarding|concerning|of) (?P<topic>.+)"
 )
+_ABOUT_SAID = re.compile(
+    "(?:everything|anything|all|whatever|what|something)?(?:that )?\\s*(?:about|on|regarding|concerning) "
+    "(?P<topic>.+?) (?:that )?(?P<who>i|we)(?:'ve| have)?(?: ever)? "
+    "(?:said|told you|wrote|mentioned|talked about|discussed)"
+)
+_DIGITS = re.compile("\\b\\d{1,2}[/.-]\\d{1,2}[/.-](?:\\d\\d){1,2}\\b")  # a day that can be read in two ways
 _ABOUT = re.compile(
     "(?:(?:everything|all|anything|whatever|what)\\s*(?:that )?(?:(?:you|i|we)(?: have|'ve)? "
     "(?:know|knew|learned|remember|said|told you|mentioned|stored)\\s*)?(?:to you )?)?"
@@ -118,7 +128,7 @@ _ASKED = re.compile(f"(?P<verb>{VERB})(?:\\s+(?P<object>.+))?")
 
 def is_english_meant(sentence: str) -> bool:
     """With these verbs a note may begin too: "Remove the stains with vinegar"."""
-    rest = _POLITE.sub("", sentence).strip()
+    rest = _POLITE.sub("", _WHEN.sub("", sentence)).strip()
     asked = _ASKED.fullmatch(rest)
     if asked is None:
         return False
@@ -128,6 +138,7 @@ def is_english_meant(sentence: str) -> bool:
         or asked["verb"] in _MEANT_VERBS
         or not named
         or named in _IDIOM
+        or (asked["verb"] in _OF_MEMORY and not keywords(named))
         or (asked["verb"] in _OF_MEMORY and _MEANT_OBJECT.fullmatch(named) is not None)
         or read_english(sentence, ANY_DAY) is not None
     )
@@ -146,6 +157,8 @@ def read_english(sentence: str, today: date) -> ForgetRequest | None:
         return ForgetRequest(last_exchange=True)
     if _EVERYTHING.fullmatch(named):
         return ForgetRequest(everything=True)
+    if _DIGITS.search(named) and _SAID_THEN.fullmatch(" ".join(_DIGITS.sub(" ", named).split())):
+        return _english_period(named, today)
     return _english_period(named, today) or _english_topic(asked["verb"], named)
 
 
@@ -171,16 +184,19 @@ def _english_period(named: str, today: date) -> ForgetRequest | None:
     understood = find_period(named, today)
     if understood is None:
         return None
+    period = said_in(understood)
     rest = " ".join(understood.rest.split())
     if (said := _SAID_THEN.fullmatch(rest)) is not None:
-        return ForgetRequest(period=understood.period, owner_only=said["who"] == "i")
+        return ForgetRequest(period=period, owner_only=said["who"] == "i")
     if by := _english_said_by(rest):
-        return replace(by, period=understood.period)
+        return replace(by, period=period)
+    if (topic := _ABOUT_SAID.fullmatch(rest)) is not None:
+        return about(topic["topic"], period=period, owner_only=topic["who"] == "i")
     topic = _SAID_ABOUT.fullmatch(rest)
     said = None if topic is None else _SAID_THEN.fullmatch(topic["said"])
     if topic is None or said is None:
         return None
-    return about(topic["topic"], period=understood.period, owner_only=said["who"] == "i")
+    return about(topic["topic"], period=period, owner_only=said["who"] == "i")
 
 
 def _english_said_by(named: str) -> ForgetRequest | None:

@@ -22,28 +22,43 @@ _QUOTED = re.compile(
     "```.*?```|“[^”]*”|‘[^’]*’|「[^」]*」|『[^』]*』|《[^》]*》|\"[^\"\n]*\"|(?<!\\w)'[^'\n]*'(?!\\w)|^[ \t]*>.*$",
     re.DOTALL | re.MULTILINE,
 )
-_SENTENCE_END = re.compile("[.!?。！？;；\n]+")
+_SENTENCE_END = re.compile("(?:(?<!\\d)\\.|\\.(?!\\d)|[!?。！？;；\n])+")
+_RANGE = re.compile("(?<=\\d)\\s*\\.\\.+\\s*(?=\\d)")
 _CLAUSE_END = re.compile("[,，、]+")
 _COURTESY = re.compile(
     "(?:hi|hey|hello|ok|okay|please|pls|thanks|thank you|many thanks|谢谢|謝謝|麻烦了|你好|好吗|拜托)?(?: *pikobot)?"
 )
 
 _MIND = re.compile("^(?:please )?(?:would|do) you mind (forget|delet|remov|eras)t?ing\\b")
-_BASE = {"delet": "delete", "remov": "remove", "eras": "erase", "forget": "forget"}
+_BASE = {"delet": "delete", "remov": "remove", "eras": "erase", "forg": "forget", "forget": "forget"}
+_WISH = re.compile(
+    "^(?:it(?: would|'d) be (?:\\w+ ){1,2}if you|i(?: would|'d) (?:be (?:\\w+ ){1,2}|(?:appreciate|love|prefer) it )"
+    "if you|i(?: would|'d) (?:rather|prefer(?: that)?) you|i wish(?: that)? you)(?:'d)? (?:would |could |can |just )*"
+    "(forg|forget|delet|remov|eras)(?:ot|ed|e)?\\b"
+)
 _STOP = re.compile(
     "^((?:please |pikobot |can you |could you )*)stop (?:remember|keep|stor)ing\\b|"
-    "^(please )(?:do not|don't|no longer) (?:remember|keep|store)\\b"
+    "^(please )(?:do not|don't|no longer) (?:remember|keep|store)\\b|"
+    "^(?:i(?: would|'d) (?:rather|prefer(?: it if| that)?) you (?:did not|didn't|do not|don't|no longer)|"
+    "i (?:do not|don't) want you to) (?:remember|keep|store)(?:ed|d)?\\b|"
+    "^(?:you (?:do not|don't|no longer)(?: need| have) to|(?:there is |there's )?no need to) remember\\b"
 )
 _CHINESE_STOP = re.compile(
-    "(?P<polite>(?:请|請|你|麻烦|麻煩)*)(?:别|別|不要)(?P<again>再)?(?:记得|記得|记着|記著|记住|記住)"
-    "(?P<object>.+?)(?P<end>了)?吧?"
+    "(?:(?P<polite>(?:请|請|你|麻烦|麻煩)*)(?:别|別|不要)(?P<again>再)?|"
+    "(?P<asked>(?:你?(?:不用|不必|不需要|没必要|沒必要|无需|無需)|我?(?:不想让你|不想讓你|不希望你))再?))"
+    "(?:记得|記得|记着|記著|记住|記住)(?P<object>.+?)(?P<end>了)?吧?"
 )
+_CHINESE_WISH = re.compile("(?:要是|如果|最好)[你您]能?(.+?)(?:就(?:好|行|可以|太好|更好)了?)?")
 
 _BEFORE_VERB = (
     "(?:please|pls|kindly|just|and|then|now|also|ok|okay|so|pikobot|go ahead and|you|to|you to|should|must|let's|lets|"
     "all|completely|permanently)"
 )
-_ENGLISH_REQUEST = re.compile(f"(?:^|^(?:hey |hi )?pikobot: *|{_BEFORE_VERB}\\s+){VERB}\\b(?!-|\\s+to\\b)")
+_ENGLISH_REQUEST = re.compile(
+    f"(?:(?:^|^(?:hey |hi )?pikobot: *|{_BEFORE_VERB}\\s+){VERB}|"
+    "^you (?:can|may|could|might) (?:now |just |also |safely )*forget|"
+    f"^(?:from \\w+ on|starting \\w+|as of \\w+) {VERB})\\b(?!-|\\s+to\\b)"
+)
 _NOT_A_REQUEST = re.compile(
     "^(?:how|what|why|when|where|who|which|does|did|do|is|are|was|were|has|have|had|if)\\b|"
     "\\b(?:don't|dont|do not|never|not|won't|can't|cannot|didn't|doesn't|without)\\s+(?:ever\\s+|you\\s+|just\\s+)*"
@@ -53,7 +68,8 @@ _NOT_A_REQUEST = re.compile(
 )
 _CHINESE_REQUEST = re.compile(
     "^(?:请|請|麻烦|麻煩|帮我|幫我|帮忙|你好|你|您|现在|現在|那|就|再|也|都|全部|全|彻底|永久|给我|給我|助手|"
-    "我要|我想|我希望|希望|让|讓|能不能|可不可以|可以|可否|能否|能|好|行|吧|pikobot|一下|马上|立刻|把.*|将.*|將.*|[:\\s])*"
+    "我要|我想|我希望|希望|让|讓|能不能|可不可以|可以|可否|能否|能|好|行|吧|pikobot|一下|马上|立刻|把.*|将.*|將.*|"
+    "从.{1,4}(?:起|开始)|從.{1,4}(?:起|開始)|以后|以後|(?:其他|其它|其余|其餘|别的|別的|剩下)的?|[:\\s])*"
     + CHINESE_VERB
 )
 _CHINESE_NOT = re.compile(
@@ -67,6 +83,17 @@ _EXCEPTION = re.compile(
     "\\b(?:except|excluding|apart from|aside from|other than|besides|but (?:not|keep|for|only))\\b|"
     "\\b(?:everything|everyone|everybody|anything|all)(?: [^ ]+){0,6} but\\b"
     "|除了|除.+外|以外|之外|[但只]保留"
+)
+# Something else is asked for in the same breath; of the first kind, something is told as well.
+_TELLS_ELSE = re.compile(
+    "(?:\\b(?:and|but|then|instead)|,) (?:please |also |then |instead |just )*(?:remember|note|keep in mind|save|store|"
+    "write down|add)\\b|, (?:i|we|my|our|it|he|she|they|because)(?:'\\w+)? |"
+    "(?:请|請|并且?|並且?|然后|然後|再|而|同时|同時|但是?|[,，、])(?:请|請|要)?(?:记住|記住|记得|記得|记下|記下|记着|保存)|"
+    "[,，](?:因为|因為|我[^的]{0,3}[是在叫住搬换換改要])"
+)
+_ASKS_ELSE = re.compile(
+    "(?:\\b(?:and|but|then)|,) (?:please |also |then |just )*(?:tell|show|remind|give|find|list|sing|write)\\b|"
+    "(?:并且?|並且?|然后|然後|再|[,，])(?:请|請|要)?(?:告诉|告訴|提醒|列出|显示|顯示|写|寫)"
 )
 
 
@@ -84,8 +111,8 @@ def read_request(text: str, today: date, *, is_alone: bool = False) -> ForgetReq
     if len(text) > MAX_REQUEST_CHARS or len(sentences) != 1 or not _is_request(sentences[0]):
         return None
     asked = sentences[0]
-    if _EXCEPTION.search(asked):
-        return None  # what is to be kept is no word to look for
+    if any(other.search(asked) for other in (_EXCEPTION, _TELLS_ELSE, _ASKS_ELSE)):
+        return None  # what is to be kept is no word to look for, and half of what is asked for would be lost
     request = read_english(asked, today) or read_chinese(asked, today)
     if request is None and is_alone:
         return bare_english(asked) or bare_chinese(asked)
@@ -97,11 +124,16 @@ def means_to_forget(text: str) -> bool:
     if len(text) > MAX_REQUEST_CHARS or not asks_to_forget(text):
         return False
     sentences = [each for each in _sentences(text) if not _COURTESY.fullmatch(each)]
-    return all(_is_request(each) and (is_english_meant(each) or is_chinese_meant(each)) for each in sentences)
+    return all(
+        _is_request(each)
+        and not _TELLS_ELSE.search(each)
+        and (is_english_meant(each) or is_chinese_meant(each))
+        for each in sentences
+    )
 
 
 def _sentences(text: str) -> Iterator[str]:
-    for part in _SENTENCE_END.split(fold(text).replace("’", "'")):
+    for part in _SENTENCE_END.split(_RANGE.sub(" to ", fold(text).replace("’", "'"))):
         if part.strip():
             yield _in_plain_verbs(part.strip())
 
@@ -109,10 +141,21 @@ def _sentences(text: str) -> Iterator[str]:
 def _in_plain_verbs(sentence: str) -> str:
     """The sentence with the verbs that are looked for, where it asks by other ones."""
     sentence = _MIND.sub(lambda mind: f"please {_BASE[mind[1]]}", sentence)
-    sentence = _STOP.sub(lambda stop: f"{stop[1] or stop[2] or ''}forget", sentence)
+    sentence = _WISH.sub(lambda wish: f"please {_BASE[wish[1]]}", sentence)
+    sentence = _STOP.sub(
+        lambda stop: f"{stop[1] or stop[2] or ('please ' if stop[1] is None else '')}forget", sentence
+    )
     sentence = sentence.replace("get rid of", "remove")
+    if wished := _CHINESE_WISH.fullmatch(sentence):
+        sentence = f"请{wished[1]}"
     stop = _CHINESE_STOP.fullmatch(sentence)
-    if stop and (stop["polite"] or stop["again"] or stop["end"] or CHINESE_MARKED.match(stop["object"])):
+    if stop and (
+        stop["polite"]
+        or stop["asked"]
+        or stop["again"]
+        or stop["end"]
+        or CHINESE_MARKED.match(stop["object"])
+    ):
         return f"请忘记{stop['object']}"
     return sentence
 

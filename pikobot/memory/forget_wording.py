@@ -165,9 +165,9 @@ def kept_text(language: Language) -> str:
 def hint_text(language: Language) -> str:
     """For a message that may have been a request to forget, of a form that is not understood."""
     return (
-        "如果是要删除内容：`/忘记 文字` 会先显示、再询问。"
+        "什么都没有删除；如果要删除内容：`/忘记 文字` 会先显示、再询问。"
         if language == "zh"
-        else "If something is to be erased: `/forget TEXT` shows it first and asks."
+        else "Nothing was erased. If something is to be: `/forget TEXT` shows it first and asks."
     )
 
 

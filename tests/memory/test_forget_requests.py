@@ -6,7 +6,7 @@ import pytest
 from pikobot.memory.forget_requests import asks_to_forget, means_to_forget, read_request
 from pikobot.memory.forget_wording import says_no, says_yes
 from pikobot.memory.forget_words import ForgetRequest
-from pikobot.memory.periods import Period
+from pikobot.memory.periods import EveryYear, Period
 
 TODAY = date(2026, 11, 30)
 
@@ -23,6 +23,11 @@ def between(first: str, last: str, *, owner_only: bool = False) -> ForgetRequest
 
 def within(first: str, last: str, *named: str, owner_only: bool = False) -> ForgetRequest:
     return replace(between(first, last, owner_only=owner_only), words=named)
+
+
+def every_march(*named: str) -> ForgetRequest:
+    march = EveryYear(date(2026, 3, 1), date(2026, 3, 31))
+    return ForgetRequest(period=march, owner_only=True, words=named)
 
 
 YESTERDAY = ("2026-11-29", "2026-11-29")
@@ -49,7 +54,7 @@ REQUESTS = [
     ("delete the last message", LAST),
     ("forget everything", EVERYTHING),
     ("delete all my data", EVERYTHING),
-    ("please forget everything I said in March", between("2026-03-01", "2026-03-31", owner_only=True)),
+    ("please forget everything I said in March", every_march()),
     ("Please forget everything I said in March 2024.", between("2024-03-01", "2024-03-31", owner_only=True)),
     ("forget our conversations from last month", between("2026-10-01", "2026-10-31")),
     ("erase everything I said yesterday", between("2026-11-29", "2026-11-29", owner_only=True)),
@@ -90,7 +95,7 @@ REQUESTS = [
     ("忘掉一切", EVERYTHING),
     ("把所有的对话都删除", EVERYTHING),
     ("把上个月的对话都忘掉", between("2026-10-01", "2026-10-31")),
-    ("请忘掉我三月说过的话", between("2026-03-01", "2026-03-31", owner_only=True)),
+    ("请忘掉我三月说过的话", every_march()),
     ("把我昨天说的都删掉", between("2026-11-29", "2026-11-29", owner_only=True)),
     ("请帮我把2024年3月的聊天记录全部清除", between("2024-03-01", "2024-03-31")),
     ("删除去年的所有消息", between("2025-01-01", "2025-12-31")),
@@ -121,6 +126,30 @@ REQUESTS = [
     ("别记得车库了", words("车库")),
     ("不要再记得我的牙医了", words("牙医")),
     ("请别记住我的地址", words("地址")),
+    ("Let's forget about Lisbon", words("lisbon")),
+    ("You can forget Porto now", words("porto")),
+    ("from now on forget my dentist", words("dentist")),
+    ("it would be nice if you forgot my zebra", words("zebra")),
+    ("I'd appreciate it if you could delete my address", words("address")),
+    ("I'd rather you forgot my zebra", words("zebra")),
+    ("I wish you would forget my zebra", words("zebra")),
+    ("I'd rather you didn't remember my walrus", words("walrus")),
+    ("I don't want you to remember my walrus any more", words("walrus")),
+    ("You don't need to remember my walrus", words("walrus")),
+    ("No need to remember my walrus any longer", words("walrus")),
+    ("要是你能忘掉我的斑马就好了", words("斑马")),
+    ("最好你把斑马的事忘掉", words("斑马")),
+    ("我不想让你记得我的海象", words("海象")),
+    ("不用再记得我的海象了", words("海象")),
+    ("从现在起忘掉我的牙医", words("牙医")),
+    ("forget 2024-03-01..2024-03-31", between("2024-03-01", "2024-03-31")),
+    ("请忘记 2024-03-01..2024-03-31", between("2024-03-01", "2024-03-31")),
+    ("forget anything about coffee that I said in March", every_march("coffee")),
+    ("忘掉我三月说的关于咖啡的话", every_march("咖啡")),
+    ("I'd like you to remove the note about Ana's allergy", words("ana", "allergy")),
+    ("能不能把香菜那句删了", words("香菜")),
+    ("把香菜那条消息忘了吧", words("香菜")),
+    ("忘记Bob说的袋鼠", words("bob", "袋鼠")),
 ]
 
 
@@ -145,6 +174,10 @@ def test_a_request_is_read(text: str, request_: ForgetRequest) -> None:
         "What happens if you forget my dentist?",
         "Did you forget my dentist?",
         "forget to lock the door again and I scream",
+        "No need to keep the receipt",
+        "They say you can forget a language",
+        "我不用记得密码",
+        "如果忘掉过去就好了",
         "She told me to move on",
         'My boss said "forget everything about the merger"',
         "He wrote “please delete this conversation”, what does he mean?",
@@ -194,6 +227,7 @@ def test_what_denies_tells_quotes_or_asks_about_it_is_no_request(text: str) -> N
         "forget all of it but my name",
         "delete everyone but Ana",
         "把除了小红的都删了",
+        "除了牙医，其他都忘掉",
     ],
 )
 def test_what_is_to_be_kept_is_never_read_as_what_is_to_go(text: str) -> None:
@@ -211,6 +245,8 @@ def test_what_is_to_be_kept_is_never_read_as_what_is_to_go(text: str) -> None:
         "remove the stains from the sofa with vinegar",
         "Clear skies over Porto today",
         "forget my dentist and tell me a joke about him. Then sing.",
+        "forget my dentist and tell me a joke",
+        "请忘掉我的牙医，再告诉我时间",
         "forget my " + "very " * 100 + "long story",
         "忘记带伞",
         "忘了我的密码",
@@ -238,6 +274,17 @@ def test_what_may_be_something_else_is_left_to_a_model(text: str) -> None:
         "把小红删了",
         "请忘记这件事",
         "不要记得这件事",
+        "forget I",
+        "forget the",
+        "from tomorrow on forget my dolphin",
+        "forget what I said on 04/12/2025",
+        "forget what I said on 04.12.2025",
+        "忘了它",
+        "忘记她",
+        "忘记小明",
+        "忘记河马和香菜",
+        "除了牙医，其他都忘掉",
+        "从明天起忘记海豚",
     ],
 )
 def test_a_request_of_an_unclear_object_states_nothing_all_the_same(text: str) -> None:
@@ -328,6 +375,7 @@ def test_what_a_pronoun_said_is_unclear_and_no_statement(text: str) -> None:
         ("please remove Melanie", words("melanie")),
         ("把小红删了", words("小红")),
         ("删掉小红", words("小红")),
+        ("忘记小红", words("小红")),
         ("把密码提示删掉", words("密码提示")),
         ("帮我删掉密码提示", words("密码提示")),
     ],
@@ -354,6 +402,9 @@ def test_where_there_is_no_model_a_name_alone_is_looked_for(text: str, request_:
         "把第一条删了",
         "删除最后三条",
         "把小红和安娜删了",
+        "忘记河马和香菜",
+        "从明天起忘记海豚",
+        "忘记她",
         "删除桌面上的文件",
         "请忘记这件事",
         "把垃圾清除了",
@@ -379,6 +430,14 @@ def test_without_a_model_either_what_names_nothing_alone_is_not_looked_for(text:
         "把垃圾清除了",
         "我想忘记她",
         "我想忘掉过去",
+        "忘记关灯",
+        "忘记买牛奶和面包",
+        "忘记昨天吃了什么",
+        "forget Madrid and remember that I live in Lisbon",
+        "forget my dentist and remember the new one",
+        "please forget my address, I live in Porto now",
+        "忘记马德里，记住我住在里斯本",
+        "请忘掉我的牙医，我换了一个",
     ],
 )
 def test_what_may_state_something_is_not_taken_for_a_request_alone(text: str) -> None:
