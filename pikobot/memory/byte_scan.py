@@ -170,6 +170,9 @@ class ScanReport:
         }
 
 
+NOTHING_READ = ScanReport(0, 0, 0, 0, is_cut=False)
+
+
 def collect(contents: Iterable[str | bytes], erased: Erased | None = None) -> Erased:
     """Keep what is about to be erased, as far as it has to be looked for, with what was kept before."""
     erased = erased or Erased()

@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from pikobot.errors import NotFound
+from pikobot.errors import DamagedData, NotFound, PikobotError
 from pikobot.memory import ledger
-from pikobot.memory.byte_scan import Erased, collect
+from pikobot.memory.byte_scan import NOTHING_READ, Erased, collect
 from pikobot.memory.forget_preview import ForgetPreview, labels_left, shown_sources, token_of
 from pikobot.memory.forget_target import ForgetTarget, Resolved, Scopes, resolve
 from pikobot.memory.ledger import Reconciled
@@ -121,13 +121,26 @@ def forget(
 
 
 def erase(db: Database, ledger_path: Path, commit: Callable[[], Committed | None]) -> Receipt | None:
-    """Carry an erasing commit through to its receipt, one at a time; None when ``commit`` has erased nothing."""
+    """Carry an erasing commit through to its receipt, one at a time; None when ``commit`` has erased nothing.
+
+    What fails after the commit, as on a full disk, stands in the receipt: it is erased, and marked as unfinished.
+    """
     with _ONE_AT_A_TIME:
         done = commit()
         if done is None:
             return None
         ids = [tombstone.public_id for tombstone in done.removed.tombstones]
-        proof = prove(db, ledger_path, done.erased, ids)
+        try:
+            proof = prove(db, ledger_path, done.erased, ids)
+        except (PikobotError, OSError) as error:
+            return Receipt(
+                removed=done.removed,
+                is_wal_truncated=False,
+                is_rewritten=False,
+                ledger_position=done.position,
+                scan=NOTHING_READ,
+                problem=str(error),
+            )
         if proof.is_wal_empty and not proof.is_left_in_database:
             db.start(_finish)  # before any later commit; what it fails at, the next open does
         return Receipt(
@@ -162,16 +175,25 @@ def finish_interrupted(db: Database, ledger_path: Path) -> Finished:
     """Bring an erasure to its end that a crash or a busy reader has cut off. At every open, before any reader.
 
     Compares the ledgers both ways (`ledger.reconcile`, whose errors it raises), then removes what traces an
-    unfinished erasure can have left. A database that can't be cleaned now is not an error: it stays marked.
+    unfinished erasure can have left. A database that can't be cleaned now, and rows that the ledger's file does not
+    take, as on a full disk, are no error: it stays marked, and what stands can be read.
     """
     with _ONE_AT_A_TIME:
-        reconciled = ledger.reconcile(db, ledger_path)
+        try:
+            reconciled = ledger.reconcile(db, ledger_path)
+        except ledger.NotAppended as error:
+            return Finished(Reconciled(), problem=str(error))
         with db.read() as conn:
             if not erasures.is_unfinished(conn):
                 return Finished(reconciled)
-        problem = remove_traces(db)
-        if problem is None:
-            db.perform(_finish)
+        try:
+            problem = remove_traces(db)
+            if problem is None:
+                db.perform(_finish)
+        except DamagedData:
+            raise
+        except PikobotError as error:
+            problem = str(error)
         return Finished(reconciled, True, problem)
 
 

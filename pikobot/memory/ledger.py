@@ -26,7 +26,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pikobot.errors import DamagedData
+from pikobot.errors import DamagedData, PikobotError
 from pikobot.files import FILE_MODE, os_failure, write_private_file
 from pikobot.memory.byte_scan import Erased, collect
 from pikobot.store import closure, erasures
@@ -61,6 +61,10 @@ class _Line(BaseModel):
         return Erasure(self.position, self.entity, self.id, identity, self.at, bytes.fromhex(self.hash))
 
 
+class NotAppended(PikobotError):
+    """The file lacks rows of the database and takes none; what they say was erased is erased."""
+
+
 @dataclass(frozen=True)
 class Reconciled:
     """What made the two ledgers equal."""
@@ -81,8 +85,8 @@ class Chain:
 def reconcile(db: Database, path: Path) -> Reconciled:
     """Make database and file agree; see above. Idempotent; call it before anything reads or writes.
 
-    Raises `DamagedData` naming the file when the two can't have the same history, `PikobotError` when the
-    file can't be read or written.
+    Raises `DamagedData` naming the file when the two can't have the same history, `NotAppended` when nothing but the
+    rows that the file lacks could not be written, `PikobotError` when the file can't be read or written.
     """
     return db.perform(reconcile_inside, path)
 
@@ -202,7 +206,7 @@ def _reconcile_open(
     if size > FULL_CHECK_MAX_BYTES or not reads_all:
         missing = _behind_last(conn, descriptor, size)
         if missing is not None:
-            return Reconciled(appended=_append(descriptor, missing))
+            return Reconciled(appended=_append(path, descriptor, missing))
     content = os.pread(descriptor, size, 0)
     whole = _tidy(content)
     extra = _compare(conn, path, whole) if whole else []
@@ -211,7 +215,7 @@ def _reconcile_open(
     if whole != content:
         _replace_tail(descriptor, content, whole)
     rows = erasures.read_after(conn, max(whole.count(b"\n") - 1, 0))
-    appended = _append(descriptor, rows, header="" if whole else _header(conn))
+    appended = _append(path, descriptor, rows, header="" if whole else _header(conn))
     return Reconciled(appended, len(extra), is_repaired=whole != content)
 
 
@@ -281,14 +285,19 @@ def _write_anew(conn: Connection, path: Path) -> int:
     return len(rows)
 
 
-def _append(descriptor: int, rows: Iterable[Erasure], *, header: str = "") -> int:
-    """Write rows behind the end of the file; returns how many."""
+def _append(path: Path, descriptor: int, rows: Iterable[Erasure], *, header: str = "") -> int:
+    """Write rows behind the end of the file, all of them or none; returns how many."""
     texts = [_row(erasure) for erasure in rows]
     data = (header + "".join(texts)).encode()
-    if data:
-        os.lseek(descriptor, 0, os.SEEK_END)
+    if not data:
+        return 0
+    end = os.lseek(descriptor, 0, os.SEEK_END)
+    try:
         while data:
             data = data[os.write(descriptor, data) :]
+    except OSError as error:
+        os.ftruncate(descriptor, end)
+        raise NotAppended(str(os_failure("write", path, error))) from error
     return len(texts)
 
 

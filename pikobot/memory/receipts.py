@@ -50,7 +50,10 @@ class Changed:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """What went from where, and the proof. ``labels`` are names that hold the text that was asked for, and stay."""
+    """What went from where, and the proof. ``labels`` are names that hold the text that was asked for, and stay.
+
+    ``problem``: why traces of what is erased could not be removed from the files, or looked for, after the commit.
+    """
 
     removed: Removed
     is_wal_truncated: bool
@@ -58,11 +61,13 @@ class Receipt:
     ledger_position: int
     scan: ScanReport
     labels: Labels | None = None
+    problem: str | None = None
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing is left, as far as it could be looked for."""
-        return self.is_wal_truncated and not self.scan.finds and not self.scan.unreadable
+        is_proved = self.is_wal_truncated and self.problem is None
+        return is_proved and not self.scan.finds and not self.scan.unreadable
 
     @property
     def erased_ids(self) -> int:
@@ -80,6 +85,8 @@ class Receipt:
             "scan": self.scan.as_json(),
             "clean": self.is_clean,
         }
+        if self.problem is not None:
+            receipt["problem"] = self.problem
         return receipt if self.labels is None else receipt | {"names": labels_as_json(self.labels)}
 
     def render_lines(self, language: Language = "en") -> list[str]:
@@ -97,9 +104,16 @@ class Receipt:
         lines = [self._heading(chinese), *("  " + " " * (width - line.find(" ")) + line for line in counts)]
         lines += [] if self.labels is None else label_lines(self.labels, language)
         lines += self._runs_line(chinese)
+        if self.problem is not None:
+            return [*lines, self._unfinished_line(chinese)]
         lines.append(self._scan_line(chinese))
         lines += self._problems(chinese)
         return lines
+
+    def _unfinished_line(self, chinese: bool) -> str:
+        if chinese:
+            return f"文件中的痕迹尚未清除：{self.problem}。下次启动 pikobot 时会完成"
+        return f"Traces are still in the files: {self.problem}. The next start of pikobot removes them"
 
     def _heading(self, chinese: bool) -> str:
         if self.is_clean:

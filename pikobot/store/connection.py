@@ -128,7 +128,7 @@ class Database:
             raise MisuseError(f"'{purpose}' begins inside '{self._transaction}'")
         self._transaction = purpose
         try:
-            with translated_errors(purpose):
+            with translated_errors(purpose, is_undone=True):
                 self._writer.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
                 self._writer.execute("BEGIN IMMEDIATE")
                 try:
@@ -326,8 +326,8 @@ def _contains_word_folded(*values: SqlValue) -> SqlValue:
 
 
 @contextmanager
-def translated_errors(purpose: str) -> Iterator[None]:
-    """Turn SQLite's failures into ours; anything else passes."""
+def translated_errors(purpose: str, *, is_undone: bool = False) -> Iterator[None]:
+    """Turn SQLite's failures into ours; anything else passes. ``is_undone``: a failure has changed nothing."""
     try:
         yield
     except apsw.BusyError as error:
@@ -337,6 +337,11 @@ def translated_errors(purpose: str) -> Iterator[None]:
             f"the database is damaged ({purpose}: {error}); copy the instance directory, then see RECOVERY.md"
         ) from error
     except apsw.FullError as error:
-        raise PikobotError(f"the disk is full ({purpose}); nothing was changed, free some space") from error
-    except (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
+        outcome = "nothing was changed, free some space" if is_undone else "free some space"
+        raise PikobotError(f"the disk is full ({purpose}); {outcome}") from error
+    except apsw.IOError as error:
+        if error.extendedresult == apsw.SQLITE_IOERR_SHMSIZE:  # what all connections share has no room
+            raise PikobotError(f"the disk is full ({purpose}); free some space") from error
+        raise PikobotError(f"the database can't be read or written ({purpose}): {error}") from error
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
         raise PikobotError(f"the database can't be read or written ({purpose}): {error}") from error

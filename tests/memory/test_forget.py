@@ -1,3 +1,5 @@
+import errno
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -314,6 +316,56 @@ def test_a_crash_at_any_step_is_finished_at_the_next_open(
         with db.read() as conn:
             assert check(conn, killed / "erasures.jsonl") == 3
     assert marks_in(everything(killed)) == []
+
+
+@pytest.mark.parametrize(("module", "step"), [(forgetting, "prove"), (ledger, "sync"), (proof, "scan")])
+def test_what_fails_after_the_commit_stands_in_the_receipt_and_the_next_open_finishes(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, step: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise PikobotError("the disk is full (truncate the write-ahead log); free some space")
+
+    with opened(tmp_path) as db:
+        [name] = say(db, ENGLISH)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, step, full)
+            receipt = receipt_of(forget(db, path, [name]))
+        assert (receipt.is_clean, receipt.erased_ids, receipt.removed.rows["sources"]) == (False, 1, 1)
+        assert receipt.as_json()["problem"] == receipt.problem
+        assert receipt.render_lines()[-1] == (
+            "Traces are still in the files: the disk is full (truncate the write-ahead log); free some space. "
+            "The next start of pikobot removes them"
+        )
+        assert read(db, "SELECT text FROM sources") == []
+    with opened(tmp_path) as db:
+        with monkeypatch.context() as patch:
+            patch.setattr(proof, "settle_and_find_remains", full)
+            assert finish_interrupted(db, path).problem == receipt.problem
+        assert finish_interrupted(db, path).problem is None
+        assert not write(db, erasures.is_unfinished)
+
+
+def test_a_ledger_that_takes_no_rows_keeps_nobody_from_reading(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        os.pwrite(descriptor, data[:9], os.fstat(descriptor).st_size)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with opened(tmp_path) as db:
+        finish_interrupted(db, path)
+        [name, _] = say(db, ENGLISH, "kept")
+        before = path.read_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr("pikobot.memory.ledger.os.write", full)
+            receipt = receipt_of(forget(db, path, [name]))
+            finished = finish_interrupted(db, path)
+        problem = f"cannot write {path}: the disk is full: free some space and try again"
+        assert (receipt.problem, finished.problem, path.read_bytes()) == (problem, problem, before)
+        assert read(db, "SELECT text FROM sources") == [("kept",)]
+        assert finish_interrupted(db, path) == Finished(Reconciled(appended=1), was_interrupted=True)
+        with db.read() as conn:
+            assert check(conn, path) == 1
 
 
 @pytest.mark.parametrize("is_noted", [False, True])

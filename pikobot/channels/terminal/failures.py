@@ -208,6 +208,7 @@ _SENTENCES = [
             r"the disk is full \(.+\); nothing was changed, free some space",
             "磁盘已满；什么都没有改变，请腾出空间",
         ),
+        (r"the disk is full \(.+\); free some space", "磁盘已满；请腾出空间"),
         (
             r"(\S+) was (deleted or moved|replaced by another file) while it was in use\..*",
             "{1} 在使用中被删除、移动或替换，什么都没有保存：见 RECOVERY.md",
