@@ -340,7 +340,7 @@ def translated_errors(purpose: str, *, is_undone: bool = False) -> Iterator[None
         outcome = "nothing was changed, free some space" if is_undone else "free some space"
         raise PikobotError(f"the disk is full ({purpose}); {outcome}") from error
     except apsw.IOError as error:
-        if error.extendedresult == apsw.SQLITE_IOERR_SHMSIZE:  # what all connections share has no room
+        if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:  # what connections share has no room
             raise PikobotError(f"the disk is full ({purpose}); free some space") from error
         raise PikobotError(f"the database can't be read or written ({purpose}): {error}") from error
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
