@@ -240,7 +240,7 @@ class Executor:
         if state is None:
             raise RunFenced
         ended = events.RunEnded(state, outcome.text, outcome.is_partial, outcome.error)
-        unseen = outcome.proposes_erasure and not (outcome.is_own and not outcome.asked.loose)
+        unseen = outcome.proposes_erasure and not (outcome.is_own and outcome.asked.is_sure)
         emit(replace(ended, proposes_erasure=outcome.proposes_erasure, must_be_seen=unseen))
 
 

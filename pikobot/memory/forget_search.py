@@ -3,7 +3,8 @@
 Words are looked for as they stand, as whole words, and in any other form; both kinds are proposed together. With them,
 marked as such, goes what holds only most of the words: what was corrected is rarely said in the words of its
 correction. Where nothing that tells something holds all of the words, the nearest is proposed alone. What the owner has
-asked about the words, or asked to forget, tells nothing, so it is never a reason to look no further.
+asked about the words, or asked to forget, tells nothing, so it is never a reason to look no further. What pikobot
+itself has answered without a model is not looked for: it quotes what is, and goes with it.
 """
 
 import re
@@ -16,7 +17,9 @@ from itertools import islice
 from pikobot.memory.forget_requests import means_to_forget
 from pikobot.memory.forget_target import ForgetTarget, Resolved, Scopes, bounds_of, resolve
 from pikobot.memory.forget_words import ForgetRequest
+from pikobot.memory.periods import EveryYear, Period
 from pikobot.memory.questions import is_request_for_answer
+from pikobot.memory.statement_times import day_said
 from pikobot.store import closure, targets
 from pikobot.store.connection import Connection
 from pikobot.store.facts import FactId
@@ -24,6 +27,7 @@ from pikobot.store.matching import find_matching, shares_of
 from pikobot.store.scopes import ScopeId
 from pikobot.store.segmentation import fold, is_cjk
 from pikobot.store.sources import Source, SourceId, load_sources
+from pikobot.store.targets import Moment
 from pikobot.store.threads import Thread
 
 MAX_LOOSE = 10
@@ -54,13 +58,19 @@ class Reach(StrEnum):
 class Asked:
     """What is to be proposed: sources, and facts that are named as such.
 
-    ``loose`` are the public ids of the sources that hold only a part of the words.
+    ``loose`` are the public ids of the sources that hold only a part of the words, ``period`` the days that were named.
     """
 
     source_ids: tuple[SourceId, ...] = ()
     fact_ids: tuple[FactId, ...] = ()
     loose: frozenset[str] = frozenset()
     reach: Reach = Reach.ALL
+    period: Period | None = None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether all of it is what the request names, in words and in days that are of one year."""
+        return not self.loose and not isinstance(self.period, EveryYear)
 
     @property
     def is_nothing(self) -> bool:
@@ -81,7 +91,8 @@ def find_asked(
     """What a request in the owner's own words means, said in a thread; ``asking`` is its own public id."""
     scopes, along = [thread.scope_id], (asking,)
     if request.words:
-        return _find_about(conn, request, _narrowed(request, along), scopes, now_ms)
+        found = _find_about(conn, request, _narrowed(request, along), scopes, now_ms)
+        return replace(found, period=request.period)
     if request.period is not None:
         target = _narrowed(request, along)
     elif request.last_exchange:
@@ -92,12 +103,28 @@ def find_asked(
         target = ForgetTarget(workspace=workspace, along=along)
     else:
         return NOTHING
-    return _asked(conn, resolve(conn, target, scopes))
+    found = _asked(conn, resolve(conn, target, scopes))
+    if isinstance(request.period, EveryYear):
+        said = _within(request.period, targets.moments_of(conn, found.source_ids))
+        found = replace(found, source_ids=tuple(said))
+    return replace(found, period=request.period)
+
+
+def _within(period: Period | None, moments: Iterable[Moment]) -> list[SourceId]:
+    """Of days of every year, which no range holds, what was said on one of them; otherwise all."""
+    return [
+        each.source_id
+        for each in moments
+        if not isinstance(period, EveryYear)
+        or period.includes(day_said(each.said_at_ms, each.utc_offset_min))
+    ]
 
 
 def _narrowed(request: ForgetRequest, along: tuple[str, ...]) -> ForgetTarget:
     """The words, the period, or the words in the period."""
     first, last = (None, None) if request.period is None else (request.period.first, request.period.last)
+    if isinstance(request.period, EveryYear):
+        first = None
     return ForgetTarget(
         words=request.words,
         whole_words=bool(request.words),
@@ -114,17 +141,22 @@ def _find_about(
     resolved = resolve(conn, target, scopes)
     bounds = bounds_of(target, scopes)
     along = set(closure.closure_of(conn, resolved.along))
-    if request.is_said_by and (said := _said_by(conn, request.words, resolved, along, now_ms)):
+
+    def sought(source_ids: Iterable[SourceId]) -> list[SourceId]:
+        others = [each for each in source_ids if each not in along]
+        return _within(request.period, targets.moments_of(conn, others, without_own_answers=True))
+
+    resolved = replace(resolved, sources=tuple(sought(resolved.sources)))
+    if request.is_said_by and (said := _said_by(conn, request.words, resolved, now_ms)):
         return Asked(tuple(said))
     matching = find_matching(conn, request.words, bounds)
-    exact = sorted({*resolved.sources, *matching}.difference(along))
+    exact = sorted({*resolved.sources, *sought(matching)})
     first = list(islice((source for source in _read(conn, exact, now_ms) if _tells(source)), MAX_EXACT_READ))
     shares = shares_of(conn, request.words, bounds, without=along)
     if not first:  # then a part of a word is near as well: "Quokka" in "Quokkasnout"
         anywhere = resolve(conn, replace(target, whole_words=False), scopes).sources
-        shares |= dict.fromkeys(set(anywhere).difference(along), 1.0)
-    for source_id in exact:
-        shares.pop(source_id, None)
+        shares |= dict.fromkeys(anywhere, 1.0)
+    shares = {each: shares[each] for each in sought(set(shares).difference(exact))}
     loose = _loose(conn, shares, first, now_ms)
     reach = Reach.ALL if not loose else Reach.SOME if first else Reach.NEAREST
     ids = (*exact, *(source.id for source in loose))
@@ -152,13 +184,11 @@ def _loose(
     return near[:MAX_LOOSE]
 
 
-def _said_by(
-    conn: Connection, names: tuple[str, ...], resolved: Resolved, along: set[SourceId], now_ms: int
-) -> list[SourceId]:
+def _said_by(conn: Connection, names: tuple[str, ...], resolved: Resolved, now_ms: int) -> list[SourceId]:
     """What somebody of that name has said, or is said to have said; empty when nothing tells of either."""
-    holders = {each: held for each, held in (resolved.holders or {}).items() if each not in along}
-    spoken = [each for each, held in holders.items() if held == "speaker"]
-    named = [each for each, held in holders.items() if held == "text"]
+    holders = resolved.holders or {}
+    spoken = [each for each in resolved.sources if holders[each] == "speaker"]
+    named = [each for each in resolved.sources if holders[each] == "text"]
     name = re.escape(names[-1]) + (_CHINESE_REPORTS if is_cjk(names[-1]) else _REPORTS)
     reported = [each for each in _read(conn, named, now_ms) if re.search(name, fold(each.text))]
     if not spoken and not any(map(_tells, reported)):

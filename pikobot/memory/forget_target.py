@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pikobot.errors import InvalidParams, NotFound
 from pikobot.memory import moments
+from pikobot.memory.forget_requests import means_to_forget
 from pikobot.store import erasures, targets
 from pikobot.store.connection import Connection
 from pikobot.store.erasures import Tombstone
@@ -28,6 +29,7 @@ from pikobot.store.threads import (
 from pikobot.text import shown_name
 
 MAX_IDS_NAMED = 10
+MAX_REQUESTS_PASSED = 50
 
 Scopes = Collection[ScopeId] | None
 """The scopes that may be touched directly; None is the operator's: all. What depends on them goes everywhere."""
@@ -103,8 +105,20 @@ def resolve(conn: Connection, target: ForgetTarget, scopes: Scopes) -> Resolved:
         if thread is None:
             return Resolved(already_erased=1)
         before = along[0] if along else None
-        return Resolved(tuple(targets.find_last_exchange(conn, thread.id, before=before)), along=along)
+        return Resolved(tuple(_last_exchange(conn, thread.id, before)), along=along)
     return _resolve_said(conn, target, scopes, along)
+
+
+def _last_exchange(conn: Connection, thread_id: ThreadId, before: SourceId | None) -> list[SourceId]:
+    """The last exchange before a source, with those that only asked to forget it, which are not what is meant."""
+    last = found = targets.find_last_exchange(conn, thread_id, before=before)
+    earlier = last
+    for _ in range(MAX_REQUESTS_PASSED):
+        if not earlier or not all(map(means_to_forget, targets.texts_of(conn, earlier[:1]))):
+            break
+        earlier = targets.find_last_exchange(conn, thread_id, before=earlier[0])
+        found = [*earlier, *found]
+    return found if earlier else last
 
 
 def bounds_of(target: ForgetTarget, scopes: Scopes, thread_id: ThreadId | None = None) -> Bounds:

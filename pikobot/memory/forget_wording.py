@@ -66,12 +66,14 @@ def proposal_text(shown: ForgetPreview, language: Language, asked: Asked = NOTHI
     """What would go, and how the owner says so. Names only what is quoted from the sources and facts of the preview.
 
     Marks what holds only a part of the words that were ``asked`` for, where something else holds them all.
+    Names the days that were asked for.
     """
     chinese = language == "zh"
     marked = asked.loose if asked.reach is Reach.SOME else frozenset[str]()
     mark = "（只含部分字词）" if chinese else " (a part of your words)"
     items = [item_text(item, language) + mark * (item.id in marked) for item in shown.items[:MAX_SHOWN]]
     parts = [
+        *([_DAYS[language].format(days=spoken_period(asked.period, language))] if asked.period else []),
         *([_REACHES[asked.reach][language]] if asked.reach in _REACHES else []),
         heading_text(shown, language),
         _list(items, shown.told, chinese),
@@ -214,6 +216,7 @@ def _flat(text: str) -> str:
 
 
 _SEPARATORS = re.compile("[,、;；.。!！~～\\s]+")
+_DAYS: dict[Language, str] = {"en": "The days that are meant: {days}.", "zh": "所指的日期：{days}。"}
 _REACHES: dict[Reach, dict[Language, str]] = {
     Reach.SOME: {
         "en": "Some of this holds only a part of your words; with a yes it goes along. `/forget TEXT` takes only what "

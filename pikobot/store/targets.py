@@ -7,7 +7,7 @@ sources that it quotes, for those say it.
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pikobot.store.connection import Connection
 from pikobot.store.erasures import Tombstone
@@ -66,6 +66,14 @@ class Bounds:
             "from_ms": self.from_ms,
             "to_ms": self.to_ms,
         }
+
+
+class Moment(NamedTuple):
+    """When a source was said, and at what offset from UTC."""
+
+    source_id: SourceId
+    said_at_ms: int
+    utc_offset_min: int
 
 
 @dataclass(frozen=True)
@@ -277,6 +285,22 @@ def find_last_exchange(
         {"thread": thread_id, "before": before},
     )
     return [SourceId(row[0]) for row in rows]
+
+
+def moments_of(
+    conn: Connection, source_ids: Iterable[SourceId], *, without_own_answers: bool = False
+) -> list[Moment]:
+    """When each was said, in the order of the ids; of what pikobot answered without a model nothing, if so told."""
+    rows = conn.execute(
+        """
+        SELECT id, said_at_ms, utc_offset_min FROM sources
+        WHERE id IN (SELECT value FROM json_each(:ids))
+          AND NOT (:without_own AND role = 'assistant' AND origin = 'recall')
+        ORDER BY id
+        """,
+        {"ids": json.dumps(list(source_ids)), "without_own": int(without_own_answers)},
+    )
+    return [Moment(SourceId(row[0]), int(row[1]), int(row[2])) for row in rows]
 
 
 def fingerprints_of(conn: Connection, source_ids: Iterable[SourceId]) -> list[tuple[str, bytes]]:

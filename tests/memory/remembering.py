@@ -8,7 +8,7 @@ from pikobot.clock import Clock
 from pikobot.store.connection import Database
 from pikobot.store.prepare import open_database
 from pikobot.store.scopes import MAIN_WORKSPACE, Scope, ensure_scope, owner_scope
-from pikobot.store.sources import NewSource, Role, delete_source, find_source, insert_source
+from pikobot.store.sources import NewSource, Origin, Role, delete_source, find_source, insert_source
 from pikobot.store.threads import ensure_thread
 
 NOW_MS = 1_709_300_000_000  # 2024-03-01T13:33:20Z
@@ -46,6 +46,7 @@ def say(
     at_ms: int = NOW_MS,
     role: Role = "user",
     speaker: str = "owner",
+    origin: Origin = "said",
     scope: Scope | None = None,
     thread: str = "t1",
     expires_at_ms: int | None = None,
@@ -67,7 +68,7 @@ def say(
                         scope_id=scope_id,
                         thread_id=thread_id,
                         text=text,
-                        origin="said",
+                        origin=origin,
                         said_at_ms=at_ms + position * MINUTE_MS,
                         utc_offset_min=utc_offset_min,
                         external_id=external_id,

@@ -6,16 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from pikobot.memory.forget_preview import ForgetPreview
 from pikobot.memory.forget_requests import read_request
-from pikobot.memory.forget_search import Reach, find_asked
+from pikobot.memory.forget_search import Asked, Reach, find_asked
+from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forget_wording import proposal_text
 from pikobot.memory.forget_words import ForgetRequest
+from pikobot.memory.questions import language_of
 from pikobot.store.connection import Database
 from pikobot.store.scopes import find_scope, owner_scope
 from pikobot.store.sources import find_source
 from pikobot.store.threads import find_thread_by_key
-from tests.memory.remembering import NOW_MS, opened, say
+from tests.memory.remembering import DAY_MS, NOW_MS, opened, say
 
 TODAY = date(2024, 3, 1)
+PREVIEW = ForgetPreview(target=ForgetTarget(sources=("src_1",)), scope_ids=None, token="t")
 
 
 @pytest.fixture
@@ -25,6 +30,11 @@ def db(tmp_path: Path) -> Iterator[Database]:
 
 
 def found(db: Database, asked: str) -> tuple[Reach, list[str]]:
+    hits, texts = asked_in(db, asked)
+    return hits.reach, texts
+
+
+def asked_in(db: Database, asked: str) -> tuple[Asked, list[str]]:
     [asking] = say(db, asked, thread="asking")
     request = read_request(asked, TODAY, is_alone=True)
     assert request is not None
@@ -39,7 +49,7 @@ def found(db: Database, asked: str) -> tuple[Reach, list[str]]:
         by_id = {row[0]: row[1] for row in conn.execute("SELECT id, public_id FROM sources").fetchall()}
     loose = [each for each in hits.source_ids if by_id[each] in hits.loose]
     assert (len(loose), bool(loose)) == (len(hits.loose), hits.reach is not Reach.ALL)
-    return hits.reach, [texts[each] for each in hits.source_ids]
+    return hits, [texts[each] for each in hits.source_ids]
 
 
 @pytest.mark.parametrize(
@@ -158,3 +168,57 @@ def test_words_are_not_found_inside_other_words(db: Database) -> None:
     say(db, "I like tea", "Who teaches me Portuguese?", "steak", "我喜欢喝茶")
     assert found(db, "forget tea") == (Reach.ALL, ["I like tea"])
     assert found(db, "忘掉喝茶的事") == (Reach.ALL, ["我喜欢喝茶"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "texts"),
+    [
+        ("forget everything I said in February", ["I had soup", "Coffee is bitter"]),
+        ("请忘掉我二月说过的话", ["I had soup", "Coffee is bitter"]),
+        ("forget what I said in February about soup", ["I had soup"]),
+        ("forget anything about soup that I said in February", ["I had soup"]),
+        ("忘掉我二月说的关于 soup 的话", ["I had soup"]),
+        ("forget what Gina said in February", ["No, tea"]),
+        ("forget everything I said in February 2024", ["Coffee is bitter"]),
+    ],
+)
+def test_a_month_without_a_year_is_that_of_every_year(db: Database, asked: str, texts: list[str]) -> None:
+    say(db, "I had soup", at_ms=NOW_MS - 375 * DAY_MS)
+    say(db, "No, tea", at_ms=NOW_MS - 374 * DAY_MS, role="participant", speaker="Gina")
+    say(db, "Soup again", "Gina said so", at_ms=NOW_MS - 200 * DAY_MS)
+    say(db, "Coffee is bitter", at_ms=NOW_MS - 20 * DAY_MS)
+    say(db, "It is March")
+    hits, shown = asked_in(db, asked)
+    assert (hits.reach, shown) == (Reach.ALL, texts)
+    assert hits.is_sure == ("2024" in asked)
+    days = {"en": "The days that are meant: February", "zh": "所指的日期：历年2月。"}
+    assert hits.period is not None
+    assert proposal_text(PREVIEW, language_of(asked), hits).startswith(days[language_of(asked)])
+
+
+@pytest.mark.parametrize("asked", ["forget my walrus", "忘掉我的海象"])
+def test_what_pikobot_answered_itself_is_not_looked_for(db: Database, asked: str) -> None:
+    say(db, "My walrus is Zed, 海象叫泽德")
+    say(db, "This is what was said: “My walrus is Zed, 海象叫泽德”", role="assistant", origin="recall")
+    say(db, "A walrus, 海象, eats clams", role="assistant")
+    assert found(db, asked) == (
+        Reach.ALL,
+        ["My walrus is Zed, 海象叫泽德", "A walrus, 海象, eats clams"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("forget the last message", "forget what I just said"), ("删掉最后一条消息", "忘掉刚才说的话")],
+)
+def test_what_was_last_said_is_not_the_request_to_forget_it(db: Database, first: str, then: str) -> None:
+    say(db, "My zebra is Zed", thread="asking")
+    say(db, "Noted.", thread="asking", role="assistant", origin="recall")
+    assert found(db, first) == (Reach.ALL, ["My zebra is Zed", "Noted."])
+    say(db, "This would be erased", thread="asking", role="assistant", origin="recall")
+    assert found(db, then)[1] == ["My zebra is Zed", "Noted.", first, "This would be erased"]
+
+
+def test_where_only_requests_to_forget_were_said_the_last_one_is_the_last_message(db: Database) -> None:
+    assert found(db, "删掉最后一条消息") == (Reach.ALL, [])
+    assert found(db, "把上一句删了") == (Reach.ALL, ["删掉最后一条消息"])
