@@ -59,6 +59,7 @@ class Service:
     operator: OperatorContext
     worker: asyncio.Task[None]  # executes runs; it ends by itself only when it was told to work until idle
     sweeper: Sweeper | None = None
+    learner: Learner | None = None
 
 
 @asynccontextmanager
@@ -122,7 +123,7 @@ async def serving(
             worker = group.create_task(_work(runner, (sweeper, learner, indexer), until_idle=until_idle))
             watch = group.create_task(_watch(db))
             try:
-                yield Service(instance, config, db, runner, operator, worker, sweeper)
+                yield Service(instance, config, db, runner, operator, worker, sweeper, learner)
             finally:
                 watch.cancel()
                 worker.cancel()

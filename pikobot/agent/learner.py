@@ -48,7 +48,10 @@ _ROLES: dict[str, TurnRole] = {"user": "owner", "assistant": "assistant", "parti
 
 
 class Learner:
-    """Works off the extraction jobs of one instance while `serve` runs."""
+    """Works off the extraction jobs of one instance while `serve` runs.
+
+    ``problem``: why a job was not done, the last one that was not since the program began.
+    """
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Learner:
         self._streaming: asyncio.Task[Completion] | None = None
         self._is_leaving = False
         self.unavailable: str | None = None
+        self.problem: str | None = None
 
     def wake(self) -> None:
         """Look for work now: something has been said."""
@@ -111,7 +115,7 @@ class Learner:
         try:
             await self._load_extractor()
         except PikobotError as error:
-            self.unavailable = str(error)
+            self.unavailable = self.problem = str(error)
             await self._db.perform_async(extract.give_back, claimed.lease)
             return False
         try:
@@ -119,12 +123,14 @@ class Learner:
         except RunFenced:
             return True
         except ChatCallFailed as failure:
+            self.problem = f"learning failed ({failure.code}): {failure}"
             if failure.may_have_charged:
                 await self._db.perform_async(extract.end_unknown, claimed.lease, failure.code)
             else:
                 await self._db.perform_async(extract.put_off, claimed.lease, failure.code)
             return True
-        except BudgetExceeded:
+        except BudgetExceeded as error:
+            self.problem = str(error)
             later_ms = self._db.clock.now_ms() + BUDGET_PAUSE_MS
             await self._db.perform_async(extract.give_back, claimed.lease, not_before_ms=later_ms)
             return False

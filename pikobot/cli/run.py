@@ -62,7 +62,10 @@ def run(root: Path, options: RunOptions) -> int:
 
 
 def work(root: Path, *, until_idle: bool) -> int:
-    """Serve the operator and work in the background until a signal, or until nothing is due."""
+    """Serve the operator and work in the background until a signal, or until nothing is due.
+
+    What is left undone then is told, and is a failure: of a provider or a budget, or of an erasure.
+    """
     return asyncio.run(_work(open_instance(root), until_idle=until_idle))
 
 
@@ -111,11 +114,21 @@ async def _work(instance: Instance, *, until_idle: bool) -> int:
             sys.stderr.write(
                 f"retention removed {Count(swept.sources):source} and {Count(swept.facts):fact}\n"
             )
-        if (problem := service.operator.retention_problem()) is not None:
-            sys.stderr.write(f"not all that is due was removed: {service.instance.completed(problem)}\n")
-        if (problem := service.operator.indexer_problem()) is not None:
-            sys.stderr.write(f"not all is embedded: {service.instance.completed(problem)}\n")
-    return ExitCode.DONE
+        return _told_undone(service, until_idle=until_idle)
+
+
+def _told_undone(service: Service, *, until_idle: bool) -> ExitCode:
+    code = ExitCode.DONE
+    learner_problem = None if service.learner is None else service.learner.problem
+    for problem, undone, failure in (
+        (service.operator.retention_problem(), "not all that is due was removed", ExitCode.FAILED),
+        (learner_problem, "not all is learned", ExitCode.PROVIDER),
+        (service.operator.indexer_problem(), "not all is embedded", ExitCode.PROVIDER),
+    ):
+        if problem is not None:
+            sys.stderr.write(f"{undone}: {service.instance.completed(problem)}\n")
+            code = code or failure
+    return code if until_idle else ExitCode.DONE
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.instances import Outcome, answers, ask, files_with, make_instance, rows, run
-from tests.servers.openai_server import ScriptedOpenAI, extract, text, tool_calls
+from tests.servers.openai_server import ScriptedOpenAI, extract, status, text, tool_calls
 
 CAT = {
     "en": {
@@ -45,6 +45,19 @@ def today(instance: Any) -> str:
         "SELECT date((said_at_ms + utc_offset_min * 60000) / 1000, 'unixepoch') FROM sources ORDER BY id LIMIT 1",
     )
     return str(day)
+
+
+@pytest.mark.parametrize(("code", "named"), [(302, "302"), (500, "500"), (401, "key")])
+def test_work_that_a_provider_fails_says_so_and_is_left_for_later(
+    tmp_path: Path, openai_server: ScriptedOpenAI, code: int, named: str
+) -> None:
+    instance = make_instance(tmp_path / "i", openai_server, extraction_enabled="true")
+    openai_server.push(text("ok"), *[status(code, {})] * 5)
+    ask(instance, CAT["en"]["said"], thread="first")
+    done = run("work", "--drain", "--instance", str(instance.root))
+    assert (done.code, done.out) == (5, "")
+    assert done.err.startswith("not all is learned: learning failed (")
+    assert named in done.err
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
