@@ -263,7 +263,10 @@ def _decrypted(file: BinaryIO | io.RawIOBase, name: str, identities: Sequence[An
 def _reading_failure(age: Any, name: str, failure: BaseException) -> BaseException:
     if isinstance(failure, age.DecryptError):
         if "No matching keys" in str(failure):
-            return NotAllowed(f"{name} is encrypted for another key: name its identity file with --identity")
+            return NotAllowed(
+                f"{name} is encrypted for another key, or the part of it that names the key is damaged: "
+                "name its identity file with --identity, or take another copy"
+            )
         return DamagedData(f"{name}: the header of the encrypted file is damaged")
     if isinstance(failure, OSError):
         if failure.errno is not None:

@@ -51,10 +51,7 @@ def chain_at(path: Path) -> Chain | None:
 
 def given_chain(path: Path, instance: str) -> Chain:
     """The ledger that somebody names. Raises `UsageError` when there is none or it is another instance's."""
-    try:
-        chain = chain_at(path)
-    except IsADirectoryError:
-        chain = None
+    chain = None if path.is_dir() else chain_at(path)
     if chain is None:
         raise UsageError(f"{path}: there is no erasure ledger; name an erasures.jsonl")
     if chain.instance != instance:

@@ -109,7 +109,7 @@ def sync(path: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise os_failure("write", path, error) from error
+        raise _failure("write", path, error) from error
 
 
 def check(conn: Connection, path: Path) -> int:
@@ -123,7 +123,7 @@ def check(conn: Connection, path: Path) -> int:
     except FileNotFoundError:
         raise DamagedData(f"{path} is missing; the next start of pikobot writes it again") from None
     except OSError as error:
-        raise os_failure("read", path, error) from error
+        raise _failure("read", path, error) from error
     if content != _tidy(content):
         raise DamagedData(f"{path} ends in a cut line; the next start of pikobot repairs it")
     if not content:
@@ -149,7 +149,7 @@ def read_whole_lines(path: Path) -> bytes:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise os_failure("read", path, error) from error
+        raise _failure("read", path, error) from error
 
 
 def parse_chain(path: Path, whole: bytes) -> Chain:
@@ -196,7 +196,7 @@ def reconcile_inside(
                 os.fsync(descriptor)
             return reconciled
     except OSError as error:
-        raise os_failure("update", path, error) from error
+        raise _failure("update", path, error) from error
 
 
 def _reconcile_open(
@@ -348,6 +348,14 @@ def _row(erasure: Erasure) -> str:
 
 def _json(members: dict[str, object]) -> str:
     return json.dumps(members) + "\n"
+
+
+def _failure(doing: str, path: Path, error: OSError) -> PikobotError:
+    if path.is_dir():
+        return DamagedData(
+            f"{path} is a directory: move it away, and the next start of pikobot writes the file again"
+        )
+    return os_failure(doing, path, error)
 
 
 def _damaged(path: Path, line: int, problem: str) -> DamagedData:

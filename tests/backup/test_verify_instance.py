@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from pikobot.backup.verify import Finding, exit_code, verify_instance
-from pikobot.errors import ExitCode, InstanceBusy
+from pikobot.errors import DamagedData, ExitCode, InstanceBusy
 from pikobot.instance import Instance
 from pikobot.memory.reindexing import reindex
 from pikobot.serving import acquire_serving_lock, acquire_visitor_lock
@@ -244,6 +244,20 @@ def test_copies_of_erased_rows_outside_of_rows_are_found_and_reindexing_removes_
     with opened(instance) as db:
         reindex(db)
     assert problems(instance) == []
+
+
+def test_a_directory_in_the_place_of_the_ledger_is_damage(instance: Instance) -> None:
+    instance.ledger_path.unlink()
+    instance.ledger_path.mkdir(mode=0o755)
+    assert problems(instance) == [
+        (
+            "ledger",
+            "damaged",
+            "erasures.jsonl is a directory: move it away, and the next start of pikobot writes the file again",
+        )
+    ]
+    with pytest.raises(DamagedData, match="is a directory: move it away"), opened(instance):
+        pass
 
 
 def test_rows_of_an_index_that_are_out_of_use_are_found_and_reindexing_removes_them(
