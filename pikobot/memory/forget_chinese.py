@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 from datetime import date
 
-from pikobot.memory.forget_words import ANY_DAY, CHINESE_VERB, ForgetRequest, about, said_in
-from pikobot.memory.periods import find_period
+from pikobot.memory.forget_words import ANY_DAY, CHINESE_VERB, UNCLEAR_DAY, ForgetRequest, about, said_in
+from pikobot.memory.periods import find_period, periods_in
 from pikobot.memory.questions import keywords
 
 _CHINESE_POLITE = re.compile(
@@ -85,10 +85,10 @@ _ZH_NAME = (
 _ZH_NAMES = re.compile(f"{_ZH_NAME}(?:[和跟与與及、,，]{_ZH_NAME})*")
 _ZH_FROM_WHEN = re.compile("^(?:从|從).{1,4}(?:起|开始|開始)[,，]?")  # 从明天起: nothing waits until then
 _ZH_REST = re.compile(
-    "除.+?[,，]?(?:其他|其它|其余|其餘|别的|別的|剩下)的?.{0,4}?(?:都|全部|全|统统|統統)*"
-    + CHINESE_VERB
-    + "[了掉吧]*"
+    "(?:除.+?|(?:(?:只?保留|只?留下).+?[,，]?)?(?:其他|其它|其余|其餘|别的|別的|剩下)的?.{0,4}?)"
+    "(?:都|全部|全|统统|統統)*" + CHINESE_VERB + "[了掉吧]*"
 )
+_ZH_LIST = re.compile("[和跟与與及、,，]")
 _ZH_FORGOTTEN = re.compile("我的.+")
 _ZH_MINE = re.compile("我(?P<topic>[^的从從里裡上中和跟]{0,4}的[^的从從里裡上中和跟]{1,12})")
 _ZH_ASKING = frozenset({"吧", "好吗", "好嗎", "可以吗", "可以嗎", "行吗", "行嗎", "谢谢", "謝謝"})
@@ -103,25 +103,29 @@ def is_chinese_meant(sentence: str) -> bool:
         return False
     if _ZH_REST.fullmatch(rest):
         return True
-    if later := _ZH_FROM_WHEN.sub("", rest) if _ZH_FROM_WHEN.match(rest) else "":
-        return is_chinese_meant(f"请{later}")
+    if later := _ZH_FROM_WHEN.match(rest):
+        return is_chinese_meant(f"请{rest[later.end() :]}")
     asked = _chinese_asked(sentence)
     if asked is None:
         return re.fullmatch(CHINESE_VERB + _PARTICLE, rest) is not None
     is_plain = not polite and asked["end"] not in _ZH_ASKING
     if asked["verb"].startswith("忘") and is_plain:
-        if _ZH_NAMES_NOTHING.fullmatch(asked["object"]) and asked["end"] != "了":
-            return True
-        if asked["verb"] != "忘了" and asked["end"] is None and _is_list_of_names(asked):
-            return True
-        is_of_nobody = asked["verb"] != "忘了" and _chinese_said_by(asked["object"].strip(" ,，")) is not None
-        return is_of_nobody or read_chinese(sentence, ANY_DAY) is not None
+        return read_chinese(sentence, ANY_DAY) is not None or _tells_no_past(asked)
     return not is_plain or asked["end"] != "了" or asked["verb"].startswith(("删", "刪", "抹"))
 
 
-def _is_list_of_names(asked: re.Match[str]) -> bool:
+def _tells_no_past(asked: re.Match[str]) -> bool:
+    """Whether a plain 忘 with this object can't be what the writer has forgotten, though it may name nothing."""
+    named = asked["object"].strip(" ,，")
     is_verb_first = not asked.string.startswith(("把", "将", "將"))
-    return is_verb_first and _ZH_NAMES.fullmatch(asked["object"].strip(" ,，")) is not None
+    if asked["end"] == "了" and (is_verb_first and asked["verb"] != "忘掉"):
+        return False
+    if asked["end"] != "了" and _ZH_NAMES_NOTHING.fullmatch(named):
+        return True
+    if asked["verb"] == "忘了":
+        return False
+    is_named = asked["end"] is None and is_verb_first and _ZH_NAMES.fullmatch(named) is not None
+    return (is_named and not periods_in(named, ANY_DAY)) or _chinese_said_by(named) is not None
 
 
 def _without_politeness(sentence: str) -> tuple[str, str]:
@@ -144,6 +148,8 @@ def read_chinese(sentence: str, today: date) -> ForgetRequest | None:
         return ForgetRequest(everything=True)
     is_told = object_first is None or asked["end"] == "了" or asked["verb"] == "忘了"
     is_plain = is_told and not polite and asked["end"] not in _ZH_ASKING
+    if UNCLEAR_DAY.search(named) and _ZH_SAID_THEN.fullmatch("".join(UNCLEAR_DAY.sub("", named).split())):
+        return _chinese_period(named, today)
     return _chinese_period(named, today) or _chinese_topic(asked, named, is_plain)
 
 
@@ -168,6 +174,8 @@ def bare_chinese(sentence: str) -> ForgetRequest | None:
     if asked is None or not is_chinese_meant(sentence):
         return None
     named = asked["object"].strip(" ,，")
+    if asked["verb"].startswith("忘") and _ZH_NAMES.fullmatch(named):
+        return about(_ZH_LIST.sub(" ", named))
     return about(named) if _ZH_BARE.fullmatch(named) and not _ZH_NAMES_NOTHING.fullmatch(named) else None
 
 
@@ -182,7 +190,8 @@ def _chinese_said_by(named: str) -> ForgetRequest | None:
     if found is None:
         return None
     name = found["name"] or found["whose"]
-    words = () if _ZH_SOMEBODY.fullmatch(name) else tuple(keywords(name))
+    is_nobody = _ZH_SOMEBODY.fullmatch(name) or periods_in(name, ANY_DAY)
+    words = () if is_nobody else tuple(keywords(name))
     if topic := found["topic"] or found["thing"]:
         return about(f"{name if words else ''} {topic}")
     return ForgetRequest(words=words, is_said_by=True)
@@ -207,7 +216,10 @@ def _chinese_topic(asked: re.Match[str], named: str, is_plain: bool) -> ForgetRe
                 return None
         elif not is_named and CHINESE_MARKED.match(named) is None:
             return None
-    return _known(by) if by else about(both["topic"] if both else named)
+    if by:
+        return _known(by)
+    listed = _ZH_LIST.sub(" ", named) if _ZH_NAMES.fullmatch(named) else named
+    return about(both["topic"] if both else listed)
 
 
 def _known(by: ForgetRequest | None) -> ForgetRequest | None:

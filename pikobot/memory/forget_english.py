@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from datetime import date
 
-from pikobot.memory.forget_words import ANY_DAY, VERB, ForgetRequest, about, said_in
+from pikobot.memory.forget_words import ANY_DAY, UNCLEAR_DAY, VERB, ForgetRequest, about, said_in
 from pikobot.memory.periods import find_period
 from pikobot.memory.questions import keywords
 
@@ -14,9 +14,14 @@ MAX_BARE_WORDS = (
 
 _POLITE = re.compile(
     "^(?:(?:hey|hi|ok|okay|let's|lets|let us|from (?:now|today) on|starting (?:now|today)|as of (?:now|today)|you may|"
+    "you could|you might|i think|i guess|maybe|perhaps|possibly|"
     "pikobot|please|pls|kindly|now|just|go ahead and|can you|could you|would you|will you|"
     "you can|you should|you must|i want you to|i'd like you to|i would like you to|i need you to|completely|"
     "permanently)[ ,:]+)*"
+)
+# A suggestion, which a note may begin with too: "Perhaps remove the rust with vinegar".
+_SUGGESTED = re.compile(
+    "^(?:maybe|perhaps|possibly|i think|i guess|let's|lets|let us|you (?:can|could|may|might|should))\\b"
 )
 _ENDING = re.compile(
     "[ ,]+(?:please|pls|thanks|thank you|for good|forever|permanently|completely|again|now|ok|okay|"
@@ -69,12 +74,15 @@ _SAID_ABOUT = re.compile(
     "(?P<said>(?:.* )?(?:said|told you|wrote|talked|discussed|mentioned|messages|conversations?|chats?|discussions?|"
     "notes)(?: to you)?) (?:about|on|regarding|concerning|of) (?P<topic>.+)"
 )
+_KEEP = re.compile(
+    "(?:only )?keep .+?[, ](?:and |but )?(?:forget|delete|erase|remove) (?:everything|all|the rest|the others?)\\b.*"
+)
+_LIST = re.compile(",? and |, ?")
 _ABOUT_SAID = re.compile(
     "(?:everything|anything|all|whatever|what|something)?(?:that )?\\s*(?:about|on|regarding|concerning) "
     "(?P<topic>.+?) (?:that )?(?P<who>i|we)(?:'ve| have)?(?: ever)? "
     "(?:said|told you|wrote|mentioned|talked about|discussed)"
 )
-_DIGITS = re.compile("\\b\\d{1,2}[/.-]\\d{1,2}[/.-](?:\\d\\d){1,2}\\b")  # a day that can be read in two ways
 _ABOUT = re.compile(
     "(?:(?:everything|all|anything|whatever|what)\\s*(?:that )?(?:(?:you|i|we)(?: have|'ve)? "
     "(?:know|knew|learned|remember|said|told you|mentioned|stored)\\s*)?(?:to you )?)?"
@@ -131,10 +139,12 @@ def is_english_meant(sentence: str) -> bool:
     rest = _POLITE.sub("", _WHEN.sub("", sentence)).strip()
     asked = _ASKED.fullmatch(rest)
     if asked is None:
-        return False
+        return _KEEP.fullmatch(rest) is not None
     named = _without_ending(asked["object"] or "")
+    is_polite = rest != sentence and not _SUGGESTED.match(sentence)
     return (
-        rest != sentence
+        is_polite
+        or (asked["verb"] == "forget" and rest != sentence)
         or asked["verb"] in _MEANT_VERBS
         or not named
         or named in _IDIOM
@@ -157,7 +167,7 @@ def read_english(sentence: str, today: date) -> ForgetRequest | None:
         return ForgetRequest(last_exchange=True)
     if _EVERYTHING.fullmatch(named):
         return ForgetRequest(everything=True)
-    if _DIGITS.search(named) and _SAID_THEN.fullmatch(" ".join(_DIGITS.sub(" ", named).split())):
+    if UNCLEAR_DAY.search(named) and _SAID_THEN.fullmatch(" ".join(UNCLEAR_DAY.sub(" ", named).split())):
         return _english_period(named, today)
     return _english_period(named, today) or _english_topic(asked["verb"], named)
 
@@ -171,6 +181,13 @@ def bare_english(sentence: str) -> ForgetRequest | None:
     words = named.split()
     is_name = 0 < len(words) <= MAX_BARE_WORDS and not _NAMES_NOTHING.intersection(words)
     return about(named) if is_name else None
+
+
+def _is_list_of_names(named: str) -> bool:
+    things = [_ARTICLE.sub("", thing).split() for thing in _LIST.split(named)]
+    return len(things) > 1 and all(
+        0 < len(thing) <= MAX_BARE_WORDS and not _NAMES_NOTHING.intersection(thing) for thing in things
+    )
 
 
 def _without_ending(named: str) -> str:
@@ -223,6 +240,6 @@ def _english_topic(verb: str, named: str) -> ForgetRequest | None:
         found = _MY.fullmatch(named)
     if found is None and verb == "forget":
         found = _MARKED.fullmatch(named)
-        if found is None and len(named.split()) <= MAX_BARE_WORDS:
+        if found is None and (len(named.split()) <= MAX_BARE_WORDS or _is_list_of_names(named)):
             return about(named)
     return None if found is None else about(found["topic"])

@@ -32,31 +32,37 @@ _COURTESY = re.compile(
 _MIND = re.compile("^(?:please )?(?:would|do) you mind (forget|delet|remov|eras)t?ing\\b")
 _BASE = {"delet": "delete", "remov": "remove", "eras": "erase", "forg": "forget", "forget": "forget"}
 _WISH = re.compile(
-    "^(?:it(?: would|'d) be (?:\\w+ ){1,2}if you|i(?: would|'d) (?:be (?:\\w+ ){1,2}|(?:appreciate|love|prefer) it )"
-    "if you|i(?: would|'d) (?:rather|prefer(?: that)?) you|i wish(?: that)? you)(?:'d)? (?:would |could |can |just )*"
-    "(forg|forget|delet|remov|eras)(?:ot|ed|e)?\\b"
+    "^(?:it(?: would|'d) be (?:\\w+ ){1,2}if you|i(?: would|'d) (?:be (?:\\w+ ){1,2}|"
+    "(?:appreciate|like|love|prefer) it )if you|"
+    "i(?: would|'d) (?:rather|prefer(?: that)?) you|i wish(?: that)? you)(?:'d)? (?:would |could |can |just )*"
+    "(forg|forget|delet|eras)(?:ot|ed|e)?\\b"
 )
 _STOP = re.compile(
     "^((?:please |pikobot |can you |could you )*)stop (?:remember|keep|stor)ing\\b|"
     "^(please )(?:do not|don't|no longer) (?:remember|keep|store)\\b|"
     "^(?:i(?: would|'d) (?:rather|prefer(?: it if| that)?) you (?:did not|didn't|do not|don't|no longer)|"
-    "i (?:do not|don't) want you to) (?:remember|keep|store)(?:ed|d)?\\b|"
+    "i (?:do not|don't) want you to) (?:remember|store)(?:ed|d)?\\b|"
     "^(?:you (?:do not|don't|no longer)(?: need| have) to|(?:there is |there's )?no need to) remember\\b"
 )
 _CHINESE_STOP = re.compile(
-    "(?:(?P<polite>(?:请|請|你|麻烦|麻煩)*)(?:别|別|不要)(?P<again>再)?|"
-    "(?P<asked>(?:你?(?:不用|不必|不需要|没必要|沒必要|无需|無需)|我?(?:不想让你|不想讓你|不希望你))再?))"
+    "(?:(?P<polite>(?:请|請|你|麻烦|麻煩|以后|以後)*)(?:别|別|不要)(?P<again>再)?|"
+    "(?P<asked>你?(?:不用|不必|不需要|没必要|沒必要|无需|無需)再|你(?:不用|不必|不需要|没必要|沒必要)|"
+    "我?(?:不想让你|不想讓你|不希望你)再?))"
     "(?:记得|記得|记着|記著|记住|記住)(?P<object>.+?)(?P<end>了)?吧?"
 )
-_CHINESE_WISH = re.compile("(?:要是|如果|最好)[你您]能?(.+?)(?:就(?:好|行|可以|太好|更好)了?)?")
+_CHINESE_WISH = re.compile(
+    "(?:要是|如果|最好)[你您]能?(?P<wished>.+?)就(?:好|行|可以|太好|更好)了|最好[你您]能?(?P<best>.+)"
+)
 
 _BEFORE_VERB = (
     "(?:please|pls|kindly|just|and|then|now|also|ok|okay|so|pikobot|go ahead and|you|to|you to|should|must|let's|lets|"
+    "let us|maybe|perhaps|possibly|"
     "all|completely|permanently)"
 )
 _ENGLISH_REQUEST = re.compile(
     f"(?:(?:^|^(?:hey |hi )?pikobot: *|{_BEFORE_VERB}\\s+){VERB}|"
-    "^you (?:can|may|could|might) (?:now |just |also |safely )*forget|"
+    "^you (?:can|may|could|might) (?:now |just |also |safely )*(?:forget|"
+    "(?:delete|erase|remove)(?= (?:my|what i|everything i)\\b))|"
     f"^(?:from \\w+ on|starting \\w+|as of \\w+) {VERB})\\b(?!-|\\s+to\\b)"
 )
 _NOT_A_REQUEST = re.compile(
@@ -64,12 +70,12 @@ _NOT_A_REQUEST = re.compile(
     "\\b(?:don't|dont|do not|never|not|won't|can't|cannot|didn't|doesn't|without)\\s+(?:ever\\s+|you\\s+|just\\s+)*"
     f"{VERB}\\b|"
     "\\b(?:i|we|he|she|they|people|who)\\s+(?:\\w+ly\\s+|always\\s+|often\\s+|just\\s+|tend to\\s+|want to\\s+)*"
-    f"{VERB}\\b"
+    f"{VERB}\\b|, (?:said|says) "
 )
 _CHINESE_REQUEST = re.compile(
     "^(?:请|請|麻烦|麻煩|帮我|幫我|帮忙|你好|你|您|现在|現在|那|就|再|也|都|全部|全|彻底|永久|给我|給我|助手|"
     "我要|我想|我希望|希望|让|讓|能不能|可不可以|可以|可否|能否|能|好|行|吧|pikobot|一下|马上|立刻|把.*|将.*|將.*|"
-    "从.{1,4}(?:起|开始)|從.{1,4}(?:起|開始)|以后|以後|(?:其他|其它|其余|其餘|别的|別的|剩下)的?|[:\\s])*"
+    "最好|(?:除|只?保留|只?留下).+?(?=都|全|其|别|別|剩)|从.{1,4}(?:起|开始)|從.{1,4}(?:起|開始)|以后|以後|(?:其他|其它|其余|其餘|别的|別的|剩下)的?|[:\\s])*"
     + CHINESE_VERB
 )
 _CHINESE_NOT = re.compile(
@@ -81,15 +87,16 @@ _CHINESE_NOT = re.compile(
 
 _EXCEPTION = re.compile(
     "\\b(?:except|excluding|apart from|aside from|other than|besides|but (?:not|keep|for|only))\\b|"
-    "\\b(?:everything|everyone|everybody|anything|all)(?: [^ ]+){0,6} but\\b"
-    "|除了|除.+外|以外|之外|[但只]保留"
+    "\\b(?:everything|everyone|everybody|anything|all)(?: [^ ]+){0,6} (?:but|else)\\b|\\bthe (?:rest|others?)$"
+    "|除了|除.+外|以外|之外|[但只]保留|其他|其它|其余|其餘|别的|別的|剩下"
 )
 # Something else is asked for in the same breath; of the first kind, something is told as well.
 _TELLS_ELSE = re.compile(
     "(?:\\b(?:and|but|then|instead)|,) (?:please |also |then |instead |just )*(?:remember|note|keep in mind|save|store|"
-    "write down|add)\\b|, (?:i|we|my|our|it|he|she|they|because)(?:'\\w+)? |"
+    "write down|add)\\b|, (?:i|we|it|he|she|they|because)(?:'\\w+)? |"
+    ", (?:my|our) (?:[^ ,]+ ){1,3}(?:is|are|was|were|has|have) |"
     "(?:请|請|并且?|並且?|然后|然後|再|而|同时|同時|但是?|[,，、])(?:请|請|要)?(?:记住|記住|记得|記得|记下|記下|记着|保存)|"
-    "[,，](?:因为|因為|我[^的]{0,3}[是在叫住搬换換改要])"
+    "[,，](?:因为|因為|我(?!.*的))"
 )
 _ASKS_ELSE = re.compile(
     "(?:\\b(?:and|but|then)|,) (?:please |also |then |just )*(?:tell|show|remind|give|find|list|sing|write)\\b|"
@@ -147,7 +154,7 @@ def _in_plain_verbs(sentence: str) -> str:
     )
     sentence = sentence.replace("get rid of", "remove")
     if wished := _CHINESE_WISH.fullmatch(sentence):
-        sentence = f"请{wished[1]}"
+        sentence = f"请{wished['wished'] or wished['best']}"
     stop = _CHINESE_STOP.fullmatch(sentence)
     if stop and (
         stop["polite"]

@@ -11,6 +11,10 @@ ANY_DAY = date(2000, 1, 1)  # for who wants to know only whether a period is nam
 
 VERB = "(?:forget|erase|delete|remove|wipe|purge|clear|scrub|unlearn)"
 CHINESE_VERB = "(?:忘记|忘記|忘掉|忘了|遗忘|遺忘|删除|刪除|删掉|刪掉|删了|抹掉|抹去|清除|清空|擦除|移除)"
+UNCLEAR_DAY = re.compile(
+    "(?<![\\d/.-])\\d{1,2}[/.-]\\d{1,2}(?:[/.-]\\d{2,4})?(?![\\d/.-])"
+)  # of two readings
+_CHINESE_THAT = re.compile("^(?:这|這|那)(?:一)?[只隻个個位家件条條句次场場张張本辆輛台部段]")
 CHINESE_MATTER = re.compile(
     "(?:的|这|這|那)?(?:件|回)?(?:事情|事儿|事兒|事)$|(?:的|这|這|那)(?:一)?(?:句|条|條|段)(?:话|話|消息|记录|記錄)?$"
 )
@@ -34,7 +38,7 @@ class ForgetRequest:
 
 
 def about(topic: str, *, period: Period | None = None, owner_only: bool = False) -> ForgetRequest | None:
-    words = tuple(keywords(CHINESE_MATTER.sub("", topic)))
+    words = tuple(keywords(_CHINESE_THAT.sub("", CHINESE_MATTER.sub("", topic))))
     return ForgetRequest(words=words, period=period, owner_only=owner_only) if words else None
 
 
