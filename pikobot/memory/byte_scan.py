@@ -140,10 +140,11 @@ class Needles:
 
 @dataclass(frozen=True)
 class Find:
-    """A file that still holds something, and how many fragments; never which."""
+    """A file that still holds something, and how many fragments, of a text index how many rows; never which."""
 
     file: str
     fragments: int
+    is_in_index: bool = False
 
 
 @dataclass(frozen=True)

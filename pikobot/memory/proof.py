@@ -130,7 +130,9 @@ def _left_in_indexes(db: Database, erased: Erased) -> list[Find]:
             if room <= 0:
                 break
         counts = {index: count_traces(conn, index, tokens) for index in INDEXES}
-    return [Find(f"{db.path.name}, {index}", count) for index, count in counts.items() if count]
+    return [
+        Find(f"{db.path.name}, {index}", count, is_in_index=True) for index, count in counts.items() if count
+    ]
 
 
 def _is_held(db: Database, found: frozenset[str | bytes]) -> bool:

@@ -157,6 +157,13 @@ class Receipt:
                 "内容很长，只查找了一部分" if chinese else "Of very long contents only a part was looked for"
             )
         for find in self.scan.finds:
+            if find.is_in_index:
+                lines.append(
+                    f"{find.file} 中仍可能有 {find.fragments} 行：运行 `pikobot reindex`"
+                    if chinese
+                    else f"{find.file} may still hold {Count(find.fragments):row} of it: run `pikobot reindex`"
+                )
+                continue
             pieces = f"{Count(find.fragments):piece of it: remove it|pieces of it: remove them}"
             lines.append(
                 f"{find.file} 中仍有 {find.fragments} 小段：请删除或修改该文件"

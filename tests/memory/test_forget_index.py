@@ -88,6 +88,10 @@ def test_what_is_left_in_an_index_is_named_in_the_receipt_and_goes_with_reindexi
     monkeypatch.setattr(unindexing, "erase_traces", lambda *_: None)
     receipt = receipt_of(forget(db, path, [words[word]]))
     assert [find.file for find in receipt.scan.finds] == [f"{db.path.name}, sources_text"]
+    [find] = receipt.scan.finds
+    assert receipt.render_lines()[-1] == (
+        f"{find.file} may still hold {find.fragments} rows of it: run `pikobot reindex`"
+    )
     assert (receipt.is_clean, word.encode() in on_disk(db), traces(db) > 0) == (False, True, True)
     reindex(db)
     assert (word.encode() in on_disk(db), traces(db)) == (False, 0)

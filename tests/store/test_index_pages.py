@@ -138,3 +138,14 @@ def test_many_that_are_erased_from_an_index_of_one_level_leave_no_marks(db: Data
         stored.add(60, 12)
         stored.forget(59)
         assert_clean(db, stored.gone, stored.words)
+
+
+def test_every_text_index_is_one_that_is_looked_after(db: Database) -> None:
+    made = rows.rows(
+        db, "SELECT name, sql FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE%' ORDER BY name"
+    )
+    assert [name for name, _ in made] == sorted(INDEXES)
+    assert not [name for name, sql in made if "prefix" in sql or "contentless_delete" in sql]
+    for index in INDEXES:
+        config = dict(rows.rows(db, f"SELECT k, v FROM {index}_config"))
+        assert (config["secure-delete"], config["automerge"], config["crisismerge"]) == (1, 0, 4)
