@@ -7,11 +7,18 @@ import pytest
 
 from pikobot.memory.forget_preview import preview
 from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.forget_wording import nothing_waits_text, unheeded_text
+from pikobot.memory.forget_wording import (
+    hint_text,
+    nothing_text,
+    nothing_waits_text,
+    unclear_text,
+    unheeded_text,
+)
+from pikobot.memory.questions import language_of
 from tests.agent.running import in_event_loop, running
 from tests.agent.test_confirming import PORTO, tell, texts
 from tests.memory.learning import learn
-from tests.memory.remembering import opened, say
+from tests.memory.remembering import DAY_MS, NOW_MS, opened, say
 
 
 @pytest.mark.parametrize(
@@ -89,6 +96,72 @@ async def test_what_only_resembles_the_words_must_be_seen_before_it_goes(tmp_pat
             assert (await tell(runner, "好的")).has_erased
             say(db, "Marco", thread="old")
             assert not (await tell(runner, "forget Marco")).must_be_seen
+
+
+@pytest.mark.parametrize(
+    ("every_year", "one_year"),
+    [
+        ("forget what I said in February", "forget what I said in February 2024"),
+        ("忘掉我二月说过的话", "忘掉我2024年2月说过的话"),
+    ],
+)
+@in_event_loop
+async def test_days_of_every_year_must_be_seen_before_they_go(
+    tmp_path: Path, every_year: str, one_year: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, "one", at_ms=NOW_MS - 375 * DAY_MS, thread="old")
+        say(db, "two", at_ms=NOW_MS - 20 * DAY_MS, thread="old")
+        async with running(db, None) as runner:
+            shown = await tell(runner, every_year)
+            assert (shown.must_be_seen, "“one”" in shown.text, "“two”" in shown.text) == (True,) * 3
+            await tell(runner, "no")
+            shown = await tell(runner, one_year)
+            assert (shown.must_be_seen, "“one”" in shown.text, "“two”" in shown.text) == (False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "noted", "question"),
+    [
+        ("forget Madrid and remember that I live in Lisbon", "Noted.", "Where do I live?"),
+        ("忘记马德里，记住我住在里斯本", "已记下。", "我住在哪里？"),
+    ],
+)
+@in_event_loop
+async def test_of_two_things_at_once_none_is_erased_which_is_said_and_the_other_is_kept(
+    tmp_path: Path, text: str, noted: str, question: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, "Madrid, 马德里", thread="old")
+        async with running(db, None) as runner:
+            told = await tell(runner, text)
+            assert told.text.startswith(noted)
+            assert told.text.endswith(hint_text(language_of(text)))
+            assert not told.proposes_erasure
+            assert text in (await tell(runner, question)).text
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("forget Lisbon", "What about Lisbon?"),
+        ("it would be nice if you forgot Lisbon", "What about Lisbon?"),
+        ("I'd rather you didn't remember Lisbon", "What about Lisbon?"),
+        ("forget everything except Lisbon", "What about Lisbon?"),
+        ("忘记河马和香菜", "河马在哪？"),
+        ("从明天起忘记河马", "河马在哪？"),
+        ("除了河马，其他都忘掉", "河马在哪？"),
+    ],
+)
+@in_event_loop
+async def test_a_request_to_forget_is_never_quoted_as_a_statement(
+    tmp_path: Path, text: str, question: str
+) -> None:
+    with opened(tmp_path) as db:
+        async with running(db, None) as runner:
+            told = (await tell(runner, text)).text
+            assert told in (nothing_text(language_of(text)), unclear_text(language_of(text)))
+            assert "“" not in (await tell(runner, question)).text
 
 
 @pytest.mark.parametrize(
