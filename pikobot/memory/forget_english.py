@@ -92,8 +92,8 @@ _SAID_BY = re.compile(
     "(?:everything|anything|all|what|whatever)(?: that)? (?P<name>(?:[^ ]+ ){1,3}?)"
     "(?:has |have |had |ever )*(?:said|told (?:me|us|you)|wrote|written|mentioned)(?: to (?:me|us|you))?"
     "(?: (?:about|on|regarding) (?P<topic>.+))?|"
-    "(?:(?:all|the|any|all the) )*(?P<whose>[^ ]+(?: [^ ]+)?)'s? (?:words|messages|statements)|"
-    "(?:(?:all|the|any|all the|all of the) )*(?:words|messages?|statements?) (?:from|by|of) (?P<by>.+)|"
+    "(?:(?:all|the|any) )*(?P<whose>[^ ]+(?: [^ ]+)?)'s? (?:words|messages|statements)|"
+    "(?:(?:all of|all|the|any) )*(?:words|messages?|statements?) (?:from|by|of) (?P<by>.+)|"
     "(?:everything|all|anything) (?:from|by) (?P<of>.+)"
 )
 _I_SAID_ABOUT = re.compile(

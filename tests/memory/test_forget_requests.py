@@ -512,3 +512,18 @@ def test_a_bare_no_is_one(text: str) -> None:
 def test_what_says_more_is_neither(text: str) -> None:
     assert not says_yes(text)
     assert not says_no(text)
+
+
+@pytest.mark.parametrize("text", ["把" * 390, "把我" * 190, "从今起" * 130, "除都" * 190, "别把" * 50_000])
+def test_many_beginnings_of_a_request_are_read_in_one_way_each(text: str) -> None:
+    assert not asks_to_forget(text)
+    assert not means_to_forget(text)
+    assert asks_to_forget(f"{text[:30]}删了") or text.startswith(("从", "别"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["forget " + "all the " * 45 + "x", "delete " + "all of the " * 30 + "x", "把我" + "全都" * 60 + "删掉x"],
+)
+def test_words_that_are_said_again_and_again_are_read_in_one_way_each(text: str) -> None:
+    assert read_request(text, TODAY) is None
