@@ -523,7 +523,7 @@ def test_many_beginnings_of_a_request_are_read_in_one_way_each(text: str) -> Non
 
 @pytest.mark.parametrize(
     "text",
-    ["forget " + "all the " * 45 + "x", "delete " + "all of the " * 30 + "x", "把我" + "全都" * 60 + "删掉x"],
+    ["forget " + "all the " * 45 + "x", "delete " + "all the " * 45 + "x", "把我" + "全都" * 60 + "删掉x"],
 )
 def test_words_that_are_said_again_and_again_are_read_in_one_way_each(text: str) -> None:
     assert read_request(text, TODAY) is None
