@@ -5,6 +5,7 @@ become one line on stderr and an exit code; a failure that nobody foresaw is rep
 message could quote what somebody said (set PIKOBOT_DEBUG=1 for the whole traceback).
 """
 
+import faulthandler
 import os
 import sys
 from collections.abc import Callable
@@ -312,6 +313,7 @@ def _say(message: str) -> None:
 def main() -> None:
     """Entry point of the installed command."""
     streams.prepare()
+    faulthandler.enable(streams.STDERR)  # a crash of a library says where, with names of functions alone
     try:
         app()
     except PikobotError as error:  # of what is printed without a command, such as --help

@@ -142,3 +142,11 @@ def test_bytes_that_are_no_utf8_are_refused_and_not_altered(instance: Instance) 
     done = sh(instance, ["run", "-m", "caf\udce9"], LC_ALL="C", PYTHONUTF8="0")
     assert (done.code, "half a surrogate pair at position 3" in done.err) == (ExitCode.USAGE, True)
     assert stored(instance) == []
+
+
+def test_a_crash_says_where() -> None:
+    crash = "from pikobot.cli import app; import os; app.app = lambda: os.kill(os.getpid(), 11); app.main()"
+    done = subprocess.run([sys.executable, "-c", crash], capture_output=True, text=True, check=False)
+    assert done.returncode == -11
+    assert done.stderr.startswith("Fatal Python error: Segmentation fault")
+    assert "in main" in done.stderr
