@@ -44,7 +44,9 @@ READ_CONNECTIONS = 4
 BUSY_TIMEOUT_MS = 10_000
 PAGE_SIZE = 16_384
 CHECKPOINT_PAGES = 1000  # in the WAL, after which a commit has them copied into the database
-READ_MMAP_BYTES = 1 << 40  # the whole file: a scan of the vectors is three times faster than by read calls
+# The whole file: a scan of vectors is three times faster than by read calls. SQLite shortens no file under a reader;
+# somebody else who does ends the process at once with SIGBUS (sqlite.org/mmap.html), and what is committed stands.
+READ_MMAP_BYTES = 1 << 40
 MAX_INTEGER = 2**63 - 1  # of SQLite
 
 
@@ -340,7 +342,9 @@ def translated_errors(purpose: str, *, is_undone: bool = False) -> Iterator[None
         outcome = "nothing was changed, free some space" if is_undone else "free some space"
         raise PikobotError(f"the disk is full ({purpose}); {outcome}") from error
     except apsw.IOError as error:
-        if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:  # what connections share has no room
+        if (
+            getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
+        ):  # what connections share has no room
             raise PikobotError(f"the disk is full ({purpose}); free some space") from error
         raise PikobotError(f"the database can't be read or written ({purpose}): {error}") from error
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
