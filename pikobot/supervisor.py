@@ -28,15 +28,16 @@ from pikobot.channels.terminal.services import TerminalServices
 from pikobot.clock import Clock, SystemClock
 from pikobot.config import Config
 from pikobot.instance import Instance
-from pikobot.memory import embed, extract
-from pikobot.memory.engines import Embedding, embedding_of
-from pikobot.memory.forget import forget
-from pikobot.memory.forget_preview import ForgetPreview
-from pikobot.memory.forget_preview import preview as preview_forgetting
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory import extract
+from pikobot.memory.embedding import embed
+from pikobot.memory.embedding.engines import Embedding, embedding_of
+from pikobot.memory.forgetting.forget import forget
+from pikobot.memory.forgetting.preview import ForgetPreview
+from pikobot.memory.forgetting.preview import preview as preview_forgetting
+from pikobot.memory.forgetting.receipts import AlreadyErased, Changed, Receipt
+from pikobot.memory.forgetting.retention import obey_message_days
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.memory.opening import open_memory
-from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
-from pikobot.memory.retention import obey_message_days
 from pikobot.memory.why import Explanation, explain_last_answer
 from pikobot.serving import acquire_serving_lock, remove_socket
 from pikobot.store.connection import Connection, Database

@@ -18,24 +18,25 @@ from pikobot.agent.tool import RunFenced, ToolScope
 from pikobot.agent.tools import call_tool, cite, tools_for
 from pikobot.clock import local_utc_offset_min
 from pikobot.errors import BudgetExceeded, PikobotError, ProviderError
-from pikobot.memory import forget_search, proposals
-from pikobot.memory.forget_requests import (
+from pikobot.memory.embedding.query_vectors import Asked, QueryEmbedder
+from pikobot.memory.forgetting import proposals
+from pikobot.memory.forgetting import search as forget_search
+from pikobot.memory.forgetting.requests import (
     asks_to_forget,
     means_to_forget,
     read_request,
 )
-from pikobot.memory.forget_wording import (
+from pikobot.memory.forgetting.wording import (
     ephemeral_text,
     hint_text,
     nothing_text,
     question_text,
     unclear_text,
 )
-from pikobot.memory.forget_words import ForgetRequest
-from pikobot.memory.query_vectors import Asked, QueryEmbedder
-from pikobot.memory.questions import is_question, language_of
-from pikobot.memory.recall import MemoryAnswer, answer_from_memory
-from pikobot.memory.statements import day_said
+from pikobot.memory.forgetting.words import ForgetRequest
+from pikobot.memory.language.questions import is_question, language_of
+from pikobot.memory.recall.answers import MemoryAnswer, answer_from_memory
+from pikobot.memory.recall.statements import day_said
 from pikobot.store.attempts import AttemptId
 from pikobot.store.connection import Database
 from pikobot.store.leases import State

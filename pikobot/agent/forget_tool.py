@@ -10,11 +10,11 @@ from pydantic import Field
 
 from pikobot.agent.tool import Audience, Reading, RunFenced, Tool, ToolScope
 from pikobot.errors import InvalidParams, NotAllowed
-from pikobot.memory import proposals
-from pikobot.memory.forget_preview import PreviewItem, glances
-from pikobot.memory.forget_requests import asks_to_forget
-from pikobot.memory.forget_search import Asked, find_named
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forgetting import proposals
+from pikobot.memory.forgetting.preview import PreviewItem, glances
+from pikobot.memory.forgetting.requests import asks_to_forget
+from pikobot.memory.forgetting.search import Asked, find_named
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.memory.params import MomentText, Name, Params
 from pikobot.store.connection import Connection
 from pikobot.store.scopes import ScopeId

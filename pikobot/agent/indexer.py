@@ -11,10 +11,10 @@ import asyncio
 import contextlib
 
 from pikobot.errors import BudgetExceeded
-from pikobot.memory import embed
-from pikobot.memory.embed import ClaimedBatch, Idle
-from pikobot.memory.embedding import Embedded, EmbeddingFailed, EmbeddingLimits, Engine
-from pikobot.memory.embedding_problems import BUDGET, Failing
+from pikobot.memory.embedding import embed
+from pikobot.memory.embedding.contract import Embedded, EmbeddingFailed, EmbeddingLimits, Engine
+from pikobot.memory.embedding.embed import ClaimedBatch, Idle
+from pikobot.memory.embedding.problems import BUDGET, Failing
 from pikobot.store.attempts import AttemptId, AttemptOutcome, AttemptState, NewAttempt
 from pikobot.store.connection import Database
 from pikobot.text import Count

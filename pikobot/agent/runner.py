@@ -19,11 +19,11 @@ from pikobot.agent.loop import Emit
 from pikobot.agent.runs import Claimed, Request, Unanswerable
 from pikobot.agent.tool import RunFenced
 from pikobot.errors import PikobotError
-from pikobot.memory import proposals
-from pikobot.memory.forget_requests import means_to_forget
-from pikobot.memory.forget_wording import kept_text, nothing_waits_text, says_no, says_yes, unheeded_text
-from pikobot.memory.query_vectors import QueryEmbedder
-from pikobot.memory.questions import language_of
+from pikobot.memory.embedding.query_vectors import QueryEmbedder
+from pikobot.memory.forgetting import proposals
+from pikobot.memory.forgetting.requests import means_to_forget
+from pikobot.memory.forgetting.wording import kept_text, nothing_waits_text, says_no, says_yes, unheeded_text
+from pikobot.memory.language.questions import language_of
 from pikobot.store.attempts import mark_started_unknown
 from pikobot.store.connection import Connection, Database
 from pikobot.store.leases import State

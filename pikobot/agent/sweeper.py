@@ -1,8 +1,8 @@
 """Retention in the background: erases what has expired or is beyond the capacity, when serving begins and from
 time to time; then the text indexes are merged, and the database is looked at for the next erasure.
 
-Each sweep goes round by round (`memory.retention`), merging step by step, so that nothing else waits for long. A
-failure shows as ``problem`` and is tried again with the next sweep; nothing expired is read meanwhile.
+Each sweep goes round by round (`memory.forgetting.retention`), merging step by step, so that nothing else waits long.
+A failure shows as ``problem`` and is tried again with the next sweep; nothing expired is read meanwhile.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from pikobot.errors import PikobotError
-from pikobot.memory.forget import prepare
-from pikobot.memory.retention import sweep
+from pikobot.memory.forgetting.forget import prepare
+from pikobot.memory.forgetting.retention import sweep
 from pikobot.store.connection import Database
-from pikobot.store.index_merging import merge_step
+from pikobot.store.text.merging import merge_step
 
 # Each sweep that removes something ends with reading every file of the instance.
 SWEEP_EVERY_S = 6 * 60 * 60.0

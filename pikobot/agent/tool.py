@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from pikobot.adapters.chat import ToolSchema
-from pikobot.memory.query_vectors import QueryEmbedder
+from pikobot.memory.embedding.query_vectors import QueryEmbedder
 from pikobot.store.connection import Connection, Database
 from pikobot.store.leases import Lease
 from pikobot.store.runs import RunId

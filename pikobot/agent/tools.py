@@ -16,8 +16,8 @@ from pikobot.agent.fact_tools import MEMORY_ASSERT, MEMORY_CORRECT, MEMORY_READ
 from pikobot.agent.forget_tool import SOURCE_FORGET
 from pikobot.agent.tool import Audience, Reading, RunFenced, Tool, ToolScope
 from pikobot.errors import PikobotError, UsageError
+from pikobot.memory.embedding.query_vectors import search_memory
 from pikobot.memory.history import HistoryParams, HistoryReader, query_history
-from pikobot.memory.query_vectors import search_memory
 from pikobot.memory.search import ReadParams, SearchParams, read_source
 from pikobot.store.connection import Connection, Database
 from pikobot.store.facts import cite_facts, find_fact

@@ -41,7 +41,7 @@ from pikobot.clock import Clock, iso_time
 from pikobot.errors import DamagedData, InstanceBusy, PikobotError, UsageError
 from pikobot.files import FILE_MODE, os_failure, read_text, sync_directory
 from pikobot.instance import Instance
-from pikobot.memory import ledger
+from pikobot.memory.forgetting import ledger
 from pikobot.memory.opening import open_memory
 from pikobot.serving import ServedBy, acquire_serving_lock, acquire_visitor_lock
 from pikobot.store.connection import Database

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pikobot.errors import UsageError
-from pikobot.memory import ledger
-from pikobot.memory.ledger import Chain
-from pikobot.store.erasures import Erasure
+from pikobot.memory.forgetting import ledger
+from pikobot.memory.forgetting.ledger import Chain
+from pikobot.store.erasing.erasures import Erasure
 from pikobot.store.snapshot import chain_of, describe, open_unchanging
 
 

@@ -27,10 +27,10 @@ from pikobot.credentials import create_credentials
 from pikobot.errors import ConfigError, DamagedData, ExitCode, PikobotError, SchemaTooNew, UsageError
 from pikobot.files import DIRECTORY_MODE, FILE_MODE, os_failure, read_text
 from pikobot.instance import Instance, is_instance, make_root
-from pikobot.memory import ledger
-from pikobot.memory.byte_scan import Erased, needles_of, scan
-from pikobot.memory.forget import finish_interrupted
-from pikobot.memory.ledger import Chain
+from pikobot.memory.forgetting import ledger
+from pikobot.memory.forgetting.byte_scan import Erased, needles_of, scan
+from pikobot.memory.forgetting.forget import finish_interrupted
+from pikobot.memory.forgetting.ledger import Chain
 from pikobot.memory.reindexing import reindex
 from pikobot.serving import acquire_serving_lock
 from pikobot.store.connection import Database

@@ -32,15 +32,15 @@ from pikobot.clock import Clock
 from pikobot.errors import DamagedData, ExitCode, InstanceBusy, PikobotError
 from pikobot.files import check_private, copy_remedy, is_read_only, os_failure
 from pikobot.instance import Instance
-from pikobot.memory import ledger
+from pikobot.memory.forgetting import ledger
 from pikobot.serving import InstanceLock, ServedBy, acquire_serving_lock, acquire_visitor_lock
-from pikobot.store import erasures
 from pikobot.store.connection import Connection, Database
-from pikobot.store.index_pages import INDEXES, count_traces
+from pikobot.store.erasing import erasures
+from pikobot.store.erasing.outside import pages_of, remains_in
 from pikobot.store.inspection import inspect
-from pikobot.store.outside import pages_of, remains_in
 from pikobot.store.schema import known_migrations
 from pikobot.store.snapshot import Description, describe, open_unchanging
+from pikobot.store.text.index_pages import INDEXES, count_traces
 from pikobot.text import Count
 from pikobot.workspace import abandoned
 

@@ -16,9 +16,9 @@ from pikobot.cli.inputs import opened
 from pikobot.cli.making import open_or_make
 from pikobot.clock import Clock, SystemClock
 from pikobot.errors import ExitCode, UsageError
+from pikobot.memory.forgetting.retention import count_beyond
 from pikobot.memory.imports import ImportReport, Problem, import_jsonl
 from pikobot.memory.opening import open_memory
-from pikobot.memory.retention import count_beyond
 from pikobot.serving import acquire_serving_lock
 from pikobot.streams import emit
 from pikobot.text import Count

@@ -7,7 +7,7 @@ from pathlib import Path
 from pikobot.channels.terminal.wording import wording
 from pikobot.config_file import default_config_text
 from pikobot.instance import Instance, create_instance, is_instance, open_instance
-from pikobot.memory.questions import Language
+from pikobot.memory.language.questions import Language
 
 
 def open_or_make(root: Path, language: Language = "en") -> Instance:

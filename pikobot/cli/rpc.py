@@ -19,7 +19,7 @@ from pikobot.cli.inputs import STDIN, opened
 from pikobot.clock import SystemClock
 from pikobot.errors import ExitCode, MalformedRequest, PikobotError, UsageError
 from pikobot.instance import Instance, open_instance
-from pikobot.memory.receipts import tells_of_traces
+from pikobot.memory.forgetting.receipts import tells_of_traces
 from pikobot.streams import emit_utf8, take_failure
 from pikobot.text import parse_json
 

@@ -15,14 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pikobot.errors import InvalidParams, NotFound
-from pikobot.memory.byte_scan import collect
 from pikobot.memory.extract import queue_sources
-from pikobot.memory.forget import Committed, erase, remove_closure
+from pikobot.memory.forgetting.byte_scan import collect
+from pikobot.memory.forgetting.forget import Committed, erase, remove_closure
+from pikobot.memory.forgetting.receipts import Receipt
 from pikobot.memory.params import Name, Params
-from pikobot.memory.receipts import Receipt
-from pikobot.store import closure, embedding_jobs, erasures
+from pikobot.store import embedding_jobs
 from pikobot.store.connection import Connection, Database
-from pikobot.store.erasures import Tombstone
+from pikobot.store.erasing import closure, erasures
+from pikobot.store.erasing.erasures import Tombstone
 from pikobot.store.extraction_jobs import waits_for_extraction
 from pikobot.store.leases import State
 from pikobot.store.prepare import identity_key

@@ -16,7 +16,7 @@ from pikobot.memory import moments
 from pikobot.memory.params import is_tag
 from pikobot.store import extraction_jobs, leases
 from pikobot.store.connection import Connection, Database
-from pikobot.store.erasures import is_erased
+from pikobot.store.erasing.erasures import is_erased
 from pikobot.store.extraction_jobs import Outcome
 from pikobot.store.facts import (
     OWNER,

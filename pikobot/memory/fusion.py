@@ -8,8 +8,8 @@ source embedded as "speaker: text": words alone 0.745 and 0.842, meaning alone 0
 10 and meaning at 0.7 of the weight of words 0.775 and 0.868. At full weight 0.775 and 0.855, at 0.4 0.766 and 0.861;
 offsets of 3 and 40 give 0.780 and 0.752 on LoCoMo, 0.855 and 0.837 on LifeBench-zh. The usual 60 lets the long
 middles of both rankings outvote the first places. Both are ranked with the conversation around each hit
-(`store.ranking`); without that the ranking by meaning adds 0.767 instead of 0.775 on LoCoMo. Meaning ranked only 60
-or 50 deep instead of 100 gives 0.776 and 0.861, or 0.773 and 0.863. Embedding every message together with the one
+(`store.text.ranking`); without that the ranking by meaning adds 0.767 instead of 0.775 on LoCoMo. Meaning ranked only
+60 or 50 deep instead of 100 gives 0.776 and 0.861, or 0.773 and 0.863. Embedding every message together with the one
 before it did no better (0.768 to 0.782 fused, by the way of centring) and would make each vector depend on two
 sources.
 

@@ -14,10 +14,10 @@ from pikobot.memory.moments import first_ms
 from pikobot.memory.records import source_time
 from pikobot.store.connection import Connection
 from pikobot.store.history import HistoryQuery, search_history
-from pikobot.store.literal import excerpt, find_folded, folded
 from pikobot.store.runs import RunId
 from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import Source, SourceId, load_sources
+from pikobot.store.text.literal import excerpt, find_folded, folded
 from pikobot.store.threads import Thread, find_thread_by_public_id, load_thread
 from pikobot.text import shown_name
 

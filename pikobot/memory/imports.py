@@ -20,7 +20,7 @@ from pikobot.memory.extract import queue_sources
 from pikobot.memory.moments import Moment, parse_moment
 from pikobot.memory.params import named_key
 from pikobot.store.connection import Connection, Database
-from pikobot.store.erasures import identity_is_erased
+from pikobot.store.erasing.erasures import identity_is_erased
 from pikobot.store.listing import StoredRecord, find_record
 from pikobot.store.prepare import identity_key
 from pikobot.store.scopes import MAIN_WORKSPACE, ScopeId, ensure_scope, owner_scope

@@ -20,8 +20,8 @@ from pikobot.store.facts import (
     predecessors_of,
     same_statement,
 )
-from pikobot.store.literal import excerpt
 from pikobot.store.scopes import ScopeId, load_scope
+from pikobot.store.text.literal import excerpt
 
 MAX_EVIDENCE = 50
 MAX_CONTEXT_CHARS = 1_000

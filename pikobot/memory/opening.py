@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pikobot import identity
 from pikobot.clock import Clock
-from pikobot.memory.forget import finish_interrupted
+from pikobot.memory.forgetting.forget import finish_interrupted
 from pikobot.store.connection import Database
-from pikobot.store.erasures import instance_id
+from pikobot.store.erasing.erasures import instance_id
 from pikobot.store.prepare import instance_in, open_database
 
 

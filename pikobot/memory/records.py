@@ -11,8 +11,8 @@ from typing import Literal
 from pikobot.clock import iso_time
 from pikobot.store import facts
 from pikobot.store.facts import Fact
-from pikobot.store.literal import excerpt
 from pikobot.store.sources import Kind, Origin, Role, Source
+from pikobot.store.text.literal import excerpt
 
 RecordType = Literal["fact", "source", "document", "conversation"]
 Json = dict[str, object]

@@ -7,11 +7,11 @@ none is looked for anew, and gets one in the background. At the end nothing stan
 
 from dataclasses import dataclass, replace
 
-from pikobot.memory.proof import remove_traces
+from pikobot.memory.forgetting.proof import remove_traces
 from pikobot.store.connection import Database
 from pikobot.store.embedding_jobs import lower_marks
 from pikobot.store.fact_index import rebuild_fact_index
-from pikobot.store.text_index import rebuild_text_index
+from pikobot.store.text.index import rebuild_text_index
 from pikobot.store.vectors.profiles import active_set, building_set
 from pikobot.store.vectors.rebuild import drop_strays, rebuild_blocks
 

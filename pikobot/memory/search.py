@@ -16,11 +16,11 @@ from pydantic import AfterValidator, Field, model_validator
 from pikobot.clock import iso_time
 from pikobot.errors import InvalidParams, NotFound
 from pikobot.memory import cursors, moments
-from pikobot.memory.embed import usable_set
-from pikobot.memory.embedding import QueryVector
+from pikobot.memory.embedding.contract import QueryVector
+from pikobot.memory.embedding.embed import usable_set
 from pikobot.memory.fusion import Candidate, first_row_at, folded, fused, keys_of
+from pikobot.memory.language.questions import is_only_question
 from pikobot.memory.params import DEFAULT_LIMIT, Cursor, Limit, MomentText, Name, Params, Tag, storable
-from pikobot.memory.questions import is_only_question
 from pikobot.memory.records import (
     Page,
     Record,
@@ -33,7 +33,7 @@ from pikobot.memory.records import (
 )
 from pikobot.store.connection import Connection
 from pikobot.store.entities import fold_name
-from pikobot.store.erasures import is_erased
+from pikobot.store.erasing.erasures import is_erased
 from pikobot.store.fact_index import FactFilters, FactHit, has_facts, list_facts, search_facts
 from pikobot.store.facts import FactId, load_facts
 from pikobot.store.listing import (
@@ -42,12 +42,12 @@ from pikobot.store.listing import (
     list_sources,
     requests_among,
 )
-from pikobot.store.literal import excerpt
-from pikobot.store.query_terms import question_terms, widened
 from pikobot.store.runs import RunId, load_run
 from pikobot.store.scopes import Scope, ScopeId, find_scope, load_scope
 from pikobot.store.sources import SourceId, find_source, load_sources
-from pikobot.store.text_index import TextHit, search_text
+from pikobot.store.text.index import TextHit, search_text
+from pikobot.store.text.literal import excerpt
+from pikobot.store.text.query_terms import question_terms, widened
 from pikobot.store.threads import load_thread
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from pikobot.memory.records import Evidence, quoting
 from pikobot.store.connection import Connection
 from pikobot.store.facts import cited_facts, load_facts
 from pikobot.store.history import conversation_before, since_last_answer
-from pikobot.store.literal import excerpt
 from pikobot.store.runs import RunId, last_answer, load_run, request_source_id
 from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import Source, SourceId, dependencies_of, load_sources
+from pikobot.store.text.literal import excerpt
 from pikobot.store.threads import find_thread_by_public_id
 
 MAX_STATEMENT_CHARS = 300

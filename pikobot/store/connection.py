@@ -30,8 +30,8 @@ import apsw
 from pikobot.clock import Clock
 from pikobot.errors import DamagedData, InstanceBusy, PikobotError
 from pikobot.files import FILE_MODE, os_failure
-from pikobot.store.literal import contains_folded, contains_word_folded
 from pikobot.store.open_files import OpenFiles
+from pikobot.store.text.literal import contains_folded, contains_word_folded
 from pikobot.store.vectors.cache import BLOCKS
 
 Connection = apsw.Connection

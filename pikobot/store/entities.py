@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable
 
 from pikobot.store.connection import Connection
-from pikobot.store.segmentation import fold
+from pikobot.store.text.segmentation import fold
 
 # Attributes of a named subject whose value is another name of it.
 ALIAS_ATTRIBUTES = frozenset({"name", "preferred_name", "nickname", "alias", "also_known_as", "full_name"})

@@ -14,9 +14,9 @@ import apsw
 
 from pikobot.store.connection import MAX_INTEGER, Connection
 from pikobot.store.entities import entities_of, meant_by
-from pikobot.store.index_pages import erase_traces, tokens_of
-from pikobot.store.query_terms import question_terms, widened
-from pikobot.store.segmentation import quoted, segment
+from pikobot.store.text.index_pages import erase_traces, tokens_of
+from pikobot.store.text.query_terms import question_terms, widened
+from pikobot.store.text.segmentation import quoted, segment
 from pikobot.text import Count
 
 MAX_TERMS = 64

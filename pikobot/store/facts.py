@@ -26,7 +26,7 @@ from pikobot.store.entities import (
     spelled,
     teach_alias,
 )
-from pikobot.store.erasures import fact_erased_at
+from pikobot.store.erasing.erasures import fact_erased_at
 from pikobot.store.fact_index import READABLE, index_fact, unindex_facts
 from pikobot.store.prepare import identity_key
 from pikobot.store.runs import RunId

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import apsw
 
 from pikobot.store.connection import Connection
-from pikobot.store.erasure_rules import RULES, Rule
-from pikobot.store.text_index import is_index_current
+from pikobot.store.erasing.rules import RULES, Rule
+from pikobot.store.text.index import is_index_current
 from pikobot.store.vectors.verify import verify_owners, verify_vectors
 from pikobot.text import Count
 

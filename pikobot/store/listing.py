@@ -12,9 +12,9 @@ from pikobot.store.connection import Connection
 from pikobot.store.leases import State
 from pikobot.store.runs import RunId
 from pikobot.store.scopes import ScopeId
-from pikobot.store.segmentation import match_expression
 from pikobot.store.sources import Source, SourceId, load_sources
-from pikobot.store.text_index import IS_DATED
+from pikobot.store.text.index import IS_DATED
+from pikobot.store.text.segmentation import match_expression
 from pikobot.store.threads import ThreadId
 
 

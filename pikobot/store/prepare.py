@@ -6,12 +6,13 @@ from pathlib import Path
 import apsw
 
 from pikobot.clock import Clock
-from pikobot.store import erasures, schema
+from pikobot.store import schema
 from pikobot.store.connection import BUSY_TIMEOUT_MS, Connection, Database, connect, translated_errors
+from pikobot.store.erasing import erasures
 from pikobot.store.fact_index import rebuild_fact_index
-from pikobot.store.segmentation import SEGMENTER_ID
 from pikobot.store.settings import IDENTITY_KEY, INSTANCE_ID, SEGMENTER, read_setting, write_setting
-from pikobot.store.text_index import is_index_current, rebuild_text_index
+from pikobot.store.text.index import is_index_current, rebuild_text_index
+from pikobot.store.text.segmentation import SEGMENTER_ID
 
 
 def open_database(path: Path, clock: Clock) -> Database:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pikobot.store.connection import Connection
 from pikobot.store.fact_index import FactFilters, FactHit, eligible_facts_sql, rank_similar_facts
-from pikobot.store.text_index import TextHit, rank_similar
+from pikobot.store.text.index import TextHit, rank_similar
 from pikobot.store.vectors.eligibility import Eligibility, OwnerQuery
 from pikobot.store.vectors.owners import OwnerKind
 from pikobot.store.vectors.profiles import SetId

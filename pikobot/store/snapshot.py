@@ -14,9 +14,10 @@ from urllib.parse import quote
 
 import apsw
 
-from pikobot.store import erasures, schema
+from pikobot.store import schema
 from pikobot.store.connection import Connection, Database, create_private_file, translated_errors
-from pikobot.store.erasures import Erasure, Tip
+from pikobot.store.erasing import erasures
+from pikobot.store.erasing.erasures import Erasure, Tip
 from pikobot.store.settings import INSTANCE_ID, read_setting
 
 STEPS_BETWEEN_PROGRESS = 50_000

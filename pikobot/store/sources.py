@@ -14,9 +14,9 @@ from typing import Literal, NewType
 from pikobot.clock import Clock
 from pikobot.store.connection import Connection
 from pikobot.store.scopes import ScopeId
-from pikobot.store.text_index import IS_DATED, index_source
+from pikobot.store.text.index import IS_DATED, index_source
+from pikobot.store.text.unindexing import unindexing
 from pikobot.store.threads import ThreadId
-from pikobot.store.unindexing import unindexing
 
 SourceId = NewType("SourceId", int)
 Kind = Literal["message", "document", "attachment"]

@@ -27,17 +27,17 @@ import apsw
 import numpy as np
 
 from pikobot.clock import SystemClock
-from pikobot.memory import forget as forgetting
-from pikobot.memory import ledger, proof
-from pikobot.memory.forget import forget, prepare
+from pikobot.memory.forgetting import forget as forgetting
+from pikobot.memory.forgetting import ledger, proof
+from pikobot.memory.forgetting.forget import forget, prepare
+from pikobot.memory.forgetting.receipts import Receipt
 from pikobot.memory.imports import import_jsonl
 from pikobot.memory.opening import open_memory
-from pikobot.memory.receipts import Receipt
 from pikobot.store.connection import PAGE_SIZE, Connection, Database
 from pikobot.store.facts import NewFact, Quote, store_fact
-from pikobot.store.index_merging import merge_step
 from pikobot.store.scopes import ensure_scope, owner_scope
 from pikobot.store.sources import NewSource, SourceId, insert_source
+from pikobot.store.text.merging import merge_step
 from pikobot.store.threads import ensure_thread
 from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.placing import put_vectors

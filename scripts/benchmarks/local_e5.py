@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pikobot.adapters.embedding.e5 import PROFILE, make_e5
 from pikobot.adapters.embedding.local import LocalEmbedder
 from pikobot.clock import SystemClock
-from pikobot.memory.embedding import Embedded, Engine
+from pikobot.memory.embedding.contract import Embedded, Engine
 from pikobot.store.vectors.profiles import Profile
 
 DIMENSION = PROFILE.dimension

@@ -21,7 +21,7 @@ import apsw
 
 from pikobot.agent.indexer import Indexer
 from pikobot.clock import SystemClock
-from pikobot.memory.embedding import EmbeddingLimits, QueryVector
+from pikobot.memory.embedding.contract import EmbeddingLimits, QueryVector
 from pikobot.memory.imports import import_jsonl
 from pikobot.memory.search import SearchParams, search
 from pikobot.store.connection import Database

@@ -23,7 +23,7 @@ import apsw
 import sqlite_vec
 
 from pikobot.clock import SystemClock
-from pikobot.memory.embedding import QueryVector
+from pikobot.memory.embedding.contract import QueryVector
 from pikobot.memory.search import RANKED_POOL, SearchParams, search
 from pikobot.store.connection import PAGE_SIZE, Connection, Database
 from pikobot.store.prepare import open_database

@@ -16,9 +16,9 @@ from pikobot.agent.runs import Claimed, Result
 from pikobot.errors import InvalidParams
 from pikobot.memory.assertions import Assertion, CurrentMessage, Statement, correct, remember
 from pikobot.memory.basics import MAX_BLOCK_CHARS
-from pikobot.memory.forget import forget
-from pikobot.memory.forget_preview import preview
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forgetting.forget import forget
+from pikobot.memory.forgetting.preview import preview
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from pikobot.store.scopes import Scope, find_scope, owner_scope

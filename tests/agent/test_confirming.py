@@ -8,15 +8,15 @@ import pytest
 from pikobot.agent.events import RunEnded
 from pikobot.agent.runner import Runner
 from pikobot.config_file import default_config_text
-from pikobot.memory.forget import forget
-from pikobot.memory.forget_wording import (
+from pikobot.memory.forgetting.forget import forget
+from pikobot.memory.forgetting.proposals import CONFIRM_WITHIN_MS
+from pikobot.memory.forgetting.wording import (
     kept_text,
     nothing_text,
     nothing_waits_text,
     unclear_text,
     unheeded_text,
 )
-from pikobot.memory.proposals import CONFIRM_WITHIN_MS
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from tests.agent.playing import PlayedModel, call, says

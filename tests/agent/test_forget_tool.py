@@ -12,8 +12,8 @@ from pikobot.agent import runs
 from pikobot.agent.runs import Claimed, Result
 from pikobot.agent.tool import RunFenced, ToolScope
 from pikobot.agent.tools import tools_for
-from pikobot.memory import proposals
-from pikobot.memory.forget import forget
+from pikobot.memory.forgetting import proposals
+from pikobot.memory.forgetting.forget import forget
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from pikobot.store.scopes import Scope

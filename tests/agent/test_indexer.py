@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pikobot.agent.indexer import Indexer
-from pikobot.memory import embed
-from pikobot.memory.embedding import Embedded, EmbeddingFailed, EmbeddingLimits, Engine
-from pikobot.memory.forget import forget
+from pikobot.memory.embedding import embed
+from pikobot.memory.embedding.contract import Embedded, EmbeddingFailed, EmbeddingLimits, Engine
+from pikobot.memory.forgetting.forget import forget
 from pikobot.store import embedding_jobs
 from pikobot.store.attempts import NewAttempt
 from pikobot.store.connection import Connection, Database

@@ -10,9 +10,9 @@ from pikobot.agent import runs
 from pikobot.agent.runs import Result
 from pikobot.memory.assertions import Assertion, Statement, remember
 from pikobot.memory.extract import FIRST_RETRY_MS, HOUR_MS, MAX_CLAIMS
-from pikobot.memory.forget import forget
-from pikobot.memory.forget_preview import preview
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forgetting.forget import forget
+from pikobot.memory.forgetting.preview import preview
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.store.connection import Database
 from pikobot.store.extraction_jobs import requeue
 from pikobot.store.leases import State

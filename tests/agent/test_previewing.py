@@ -5,16 +5,16 @@ from typing import Literal
 
 import pytest
 
-from pikobot.memory.forget_preview import preview
-from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.forget_wording import (
+from pikobot.memory.forgetting.preview import preview
+from pikobot.memory.forgetting.target import ForgetTarget
+from pikobot.memory.forgetting.wording import (
     hint_text,
     nothing_text,
     nothing_waits_text,
     unclear_text,
     unheeded_text,
 )
-from pikobot.memory.questions import language_of
+from pikobot.memory.language.questions import language_of
 from tests.agent.running import in_event_loop, running
 from tests.agent.test_confirming import PORTO, tell, texts
 from tests.memory.learning import learn

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pikobot.clock import SystemClock
-from pikobot.memory import embed
-from pikobot.memory.forget import forget
+from pikobot.memory.embedding import embed
+from pikobot.memory.forgetting.forget import forget
 from pikobot.store import embedding_jobs
 from pikobot.store.connection import Database
 from pikobot.store.prepare import open_database

@@ -61,7 +61,7 @@ def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Instance:
     """Wants embeddings, and has an embedder that knows a few subjects."""
     instance = make_instance(tmp_path / "i", "my puppy sleeps", "今天去看了大夫")
     update_config_file(instance.config_path, [("embedding.provider", "e5")])
-    monkeypatch.setattr("pikobot.memory.engines.make_engine", lambda *_: engine(Meaning()))
+    monkeypatch.setattr("pikobot.memory.embedding.engines.make_engine", lambda *_: engine(Meaning()))
     return instance
 
 

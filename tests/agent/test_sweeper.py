@@ -8,9 +8,9 @@ import pytest
 from pikobot.agent import sweeper as sweeping
 from pikobot.agent.sweeper import Sweeper
 from pikobot.errors import PikobotError
-from pikobot.memory import retention as keeping
+from pikobot.memory.forgetting import retention as keeping
 from pikobot.store.connection import Database
-from pikobot.store.index_merging import merge_step
+from pikobot.store.text.merging import merge_step
 from tests.memory.conversing import read
 from tests.memory.remembering import NOW_MS, opened, say
 

@@ -11,9 +11,9 @@ from pikobot.backup.restore import RestoreReport, restore
 from pikobot.clock import SystemClock
 from pikobot.config_file import default_config_text, set_values
 from pikobot.instance import Instance, create_instance
-from pikobot.memory.forget import forget
+from pikobot.memory.forgetting.forget import forget
+from pikobot.memory.forgetting.receipts import Receipt
 from pikobot.memory.opening import open_memory
-from pikobot.memory.receipts import Receipt
 from pikobot.store.connection import Database
 from tests.memory.conversing import attach, exchange, read
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from pikobot.instance import Instance
-from pikobot.memory import proposals
-from pikobot.memory.forget import forget
-from pikobot.memory.forget_search import Asked
-from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.receipts import Receipt
+from pikobot.memory.forgetting import proposals
+from pikobot.memory.forgetting.forget import forget
+from pikobot.memory.forgetting.receipts import Receipt
+from pikobot.memory.forgetting.search import Asked
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.memory.tags import TagParams, tag_fact
 from pikobot.store import leases, runs
 from pikobot.store.connection import Connection, Database

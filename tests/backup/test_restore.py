@@ -24,8 +24,8 @@ from pikobot.errors import (
     UsageError,
 )
 from pikobot.instance import Instance
-from pikobot.memory.forget import Finished, finish_interrupted
-from pikobot.memory.ledger import parse_chain, read_whole_lines
+from pikobot.memory.forgetting.forget import Finished, finish_interrupted
+from pikobot.memory.forgetting.ledger import parse_chain, read_whole_lines
 from pikobot.serving import InstanceLock, acquire_serving_lock, acquire_visitor_lock
 from pikobot.store.connection import Connection, Database
 from pikobot.store.schema import known_migrations

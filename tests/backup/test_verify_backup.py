@@ -15,7 +15,7 @@ from pikobot.backup.encryption import Keys, Protection, encrypting
 from pikobot.backup.verify import Finding, exit_code, verify_backup
 from pikobot.credentials import Secret
 from pikobot.errors import ExitCode, NotAllowed, PikobotError, UsageError
-from pikobot.store.erasures import Tip
+from pikobot.store.erasing.erasures import Tip
 from pikobot.store.snapshot import Description
 from tests.backup.instances import CLOCK, back_up, make_instance
 

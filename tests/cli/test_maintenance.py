@@ -15,7 +15,7 @@ from pikobot.instance import Instance
 from pikobot.memory import reindexing
 from pikobot.memory.opening import open_memory
 from pikobot.serving import acquire_serving_lock
-from pikobot.store.text_index import search_text
+from pikobot.store.text.index import search_text
 from tests.backup.instances import (
     CLOCK,
     KEPT,

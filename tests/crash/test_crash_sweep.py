@@ -22,7 +22,7 @@ from pikobot.agent.events import RunEnded
 from pikobot.clock import SystemClock
 from pikobot.instance import Instance
 from pikobot.store.connection import Database
-from pikobot.store.text_index import check_text_index
+from pikobot.store.text.index import check_text_index
 from pikobot.supervisor import serving
 from tests.end_to_end.instances import make_instance, rows
 from tests.servers.openai_server import REPOSITORY, ScriptedOpenAI, text, tool_calls

@@ -10,11 +10,11 @@ from pikobot.agent.runs import Claimed, Request, Result
 from pikobot.memory.assertions import Assertion, Statement, correct, remember
 from pikobot.memory.edits import Edited, edit_source
 from pikobot.memory.facts import FactCandidate, Quoted, commit_candidates, snapshots
-from pikobot.memory.forget import forget
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forgetting.forget import forget
+from pikobot.memory.forgetting.receipts import Receipt
+from pikobot.memory.forgetting.retention import Swept, sweep
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.memory.imports import import_jsonl
-from pikobot.memory.receipts import Receipt
-from pikobot.memory.retention import Swept, sweep
 from pikobot.store.leases import State as RunState
 from pikobot.store.scopes import owner_scope
 from pikobot.store.sources import find_source

@@ -17,11 +17,11 @@ from pikobot.backup.restore import restore
 from pikobot.backup.verify import verify_instance
 from pikobot.config_file import set_values
 from pikobot.instance import Instance
-from pikobot.memory.ledger import check as check_ledger
+from pikobot.memory.forgetting.ledger import check as check_ledger
+from pikobot.memory.forgetting.retention import obey_message_days
 from pikobot.memory.opening import open_memory
-from pikobot.memory.recall import answer_from_memory
+from pikobot.memory.recall.answers import answer_from_memory
 from pikobot.memory.records import Page
-from pikobot.memory.retention import obey_message_days
 from pikobot.memory.search import SearchParams, search
 from pikobot.store.connection import Connection, Database
 from pikobot.store.inspection import inspect

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from pikobot.agent.indexer import Indexer
-from pikobot.memory.embedding import Embedded, EmbeddingFailed, EmbeddingLimits, Engine
-from pikobot.memory.query_vectors import QueryEmbedder, search_memory
+from pikobot.memory.embedding.contract import Embedded, EmbeddingFailed, EmbeddingLimits, Engine
+from pikobot.memory.embedding.query_vectors import QueryEmbedder, search_memory
 from pikobot.memory.records import Page
 from pikobot.memory.search import SearchParams
 from pikobot.store.connection import Database

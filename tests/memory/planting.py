@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
+from pikobot.memory.forgetting.receipts import AlreadyErased, Changed, Receipt
 from pikobot.store.connection import Database
-from pikobot.store.pages import open_raw
+from pikobot.store.erasing.pages import open_raw
 from tests.memory.conversing import Exchange, attach, exchange
 
 ENGLISH = "zanzibarite-7731"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pikobot.config_file import default_config_text
 from pikobot.credentials import default_credentials_text
-from pikobot.memory import byte_scan
-from pikobot.memory.byte_scan import Find, Needles, ScanReport, collect, found_in, needles_of, scan
-from pikobot.memory.forget_wording import nothing_text
+from pikobot.memory.forgetting import byte_scan
+from pikobot.memory.forgetting.byte_scan import Find, Needles, ScanReport, collect, found_in, needles_of, scan
+from pikobot.memory.forgetting.wording import nothing_text
 from pikobot.store.connection import Database
 from pikobot.store.sources import SourceId, delete_source
 from tests.memory.conversing import attach, exchange, write

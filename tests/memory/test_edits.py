@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from pikobot.errors import InvalidParams, NotFound
-from pikobot.memory import embed
 from pikobot.memory.edits import Edited, EditParams, Learning, Unchanged, edit_rpc, edit_source
+from pikobot.memory.embedding import embed
 from pikobot.memory.extract import LearningLimits, claim_job, queue_sources
 from pikobot.memory.facts import Committed, commit_candidates
-from pikobot.memory.forget import finish_interrupted, forget
+from pikobot.memory.forgetting.forget import finish_interrupted, forget
+from pikobot.memory.forgetting.ledger import check
 from pikobot.memory.imports import import_jsonl
-from pikobot.memory.ledger import check
 from pikobot.memory.params import validated
 from pikobot.memory.search import SearchParams, search
 from pikobot.store import embedding_jobs, leases

@@ -15,8 +15,8 @@ from pikobot.adapters.embedding import e5
 from pikobot.clock import SystemClock
 from pikobot.config import BudgetConfig, Config, EmbeddingConfig
 from pikobot.credentials import Credentials, Secret
-from pikobot.memory.embedding import Engine
-from pikobot.memory.engines import Embedding, embedding_of
+from pikobot.memory.embedding.contract import Engine
+from pikobot.memory.embedding.engines import Embedding, embedding_of
 from pikobot.store.connection import Connection, Database
 from pikobot.store.scopes import ScopeId
 from pikobot.store.vectors.owners import Owner, OwnerKind

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 
 from pikobot.errors import InvalidParams, NotFound, PikobotError
-from pikobot.memory import forget as forgetting
-from pikobot.memory import ledger, proof
-from pikobot.memory.forget import Finished, finish_interrupted, forget
-from pikobot.memory.forget_preview import PreviewItem, preview
-from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.ledger import Reconciled, check
-from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
-from pikobot.store import erasures, leases
+from pikobot.memory.forgetting import forget as forgetting
+from pikobot.memory.forgetting import ledger, proof
+from pikobot.memory.forgetting.forget import Finished, finish_interrupted, forget
+from pikobot.memory.forgetting.ledger import Reconciled, check
+from pikobot.memory.forgetting.preview import PreviewItem, preview
+from pikobot.memory.forgetting.receipts import AlreadyErased, Changed, Receipt
+from pikobot.memory.forgetting.target import ForgetTarget
+from pikobot.store import leases
 from pikobot.store.connection import Database
+from pikobot.store.erasing import erasures
 from pikobot.store.leases import State
 from pikobot.store.scopes import Scope, ensure_scope
-from pikobot.store.text_index import check_text_index
+from pikobot.store.text.index import check_text_index
 from tests.memory.conversing import exchange, public, read, write
 from tests.memory.planting import (
     ENGLISH,
@@ -357,7 +358,7 @@ def test_a_ledger_that_takes_no_rows_keeps_nobody_from_reading(
         [name, _] = say(db, ENGLISH, "kept")
         before = path.read_bytes()
         with monkeypatch.context() as patch:
-            patch.setattr("pikobot.memory.ledger.os.write", full)
+            patch.setattr("pikobot.memory.forgetting.ledger.os.write", full)
             receipt = receipt_of(forget(db, path, [name]))
             finished = finish_interrupted(db, path)
         problem = f"cannot write {path}: the disk is full: free some space and try again"

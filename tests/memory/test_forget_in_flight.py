@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.memory import embed, extract
-from pikobot.memory.embed import ClaimedBatch
-from pikobot.memory.embedding import Embedded
+from pikobot.memory import extract
+from pikobot.memory.embedding import embed
+from pikobot.memory.embedding.contract import Embedded
+from pikobot.memory.embedding.embed import ClaimedBatch
 from pikobot.memory.extract import ClaimedJob, LearningLimits
 from pikobot.memory.facts import Committed, commit_candidates
-from pikobot.memory.forget import forget
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forgetting.forget import forget
+from pikobot.memory.forgetting.receipts import Receipt
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.memory.imports import import_jsonl
-from pikobot.memory.receipts import Receipt
 from pikobot.store import leases
 from pikobot.store.connection import Connection, Database
 from pikobot.store.leases import State

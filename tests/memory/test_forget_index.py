@@ -7,11 +7,11 @@ from string import ascii_lowercase
 
 import pytest
 
-from pikobot.memory.forget import finish_interrupted, forget
+from pikobot.memory.forgetting.forget import finish_interrupted, forget
 from pikobot.memory.reindexing import reindex
-from pikobot.store import unindexing
 from pikobot.store.connection import Connection, Database
-from pikobot.store.index_pages import INDEXES, count_traces, read_structure
+from pikobot.store.text import unindexing
+from pikobot.store.text.index_pages import INDEXES, count_traces, read_structure
 from tests.memory.conversing import read, write
 from tests.memory.planting import on_disk, receipt_of
 from tests.memory.remembering import opened, say

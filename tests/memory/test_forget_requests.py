@@ -3,10 +3,10 @@ from datetime import date
 
 import pytest
 
-from pikobot.memory.forget_requests import asks_to_forget, means_to_forget, read_request
-from pikobot.memory.forget_wording import says_no, says_yes
-from pikobot.memory.forget_words import ForgetRequest
-from pikobot.memory.periods import EveryYear, Period
+from pikobot.memory.forgetting.requests import asks_to_forget, means_to_forget, read_request
+from pikobot.memory.forgetting.wording import says_no, says_yes
+from pikobot.memory.forgetting.words import ForgetRequest
+from pikobot.memory.language.periods import EveryYear, Period
 
 TODAY = date(2026, 11, 30)
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pikobot.errors import InvalidParams, NotFound
-from pikobot.memory.forget_rpc import ForgetParams, forget_rpc
+from pikobot.memory.forgetting.rpc import ForgetParams, forget_rpc
 from pikobot.memory.params import validated
 from pikobot.store.connection import Database
 from tests.memory.conversing import read

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.memory.forget_preview import ForgetPreview
-from pikobot.memory.forget_requests import read_request
-from pikobot.memory.forget_search import Asked, Reach, find_asked
-from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.forget_wording import proposal_text
-from pikobot.memory.forget_words import ForgetRequest
-from pikobot.memory.questions import language_of
+from pikobot.memory.forgetting.preview import ForgetPreview
+from pikobot.memory.forgetting.requests import read_request
+from pikobot.memory.forgetting.search import Asked, Reach, find_asked
+from pikobot.memory.forgetting.target import ForgetTarget
+from pikobot.memory.forgetting.wording import proposal_text
+from pikobot.memory.forgetting.words import ForgetRequest
+from pikobot.memory.language.questions import language_of
 from pikobot.store.connection import Database
 from pikobot.store.scopes import find_scope, owner_scope
 from pikobot.store.sources import find_source

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from pikobot.errors import InvalidParams, NotFound
-from pikobot.memory.forget import finish_interrupted, forget
-from pikobot.memory.forget_preview import PreviewItem, preview
-from pikobot.memory.forget_rpc import ForgetParams, forget_rpc
-from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.forget_wording import proposal_text
+from pikobot.memory.forgetting.forget import finish_interrupted, forget
+from pikobot.memory.forgetting.ledger import check
+from pikobot.memory.forgetting.preview import PreviewItem, preview
+from pikobot.memory.forgetting.receipts import AlreadyErased, Changed, Receipt
+from pikobot.memory.forgetting.rpc import ForgetParams, forget_rpc
+from pikobot.memory.forgetting.target import ForgetTarget
+from pikobot.memory.forgetting.wording import proposal_text
 from pikobot.memory.imports import import_jsonl
-from pikobot.memory.ledger import check
 from pikobot.memory.params import validated
-from pikobot.memory.receipts import AlreadyErased, Changed, Receipt
-from pikobot.store import erasures
 from pikobot.store.connection import Database
+from pikobot.store.erasing import erasures
 from pikobot.store.scopes import Scope, ScopeId, find_scope, owner_scope
 from tests.memory.conversing import attach, exchange, public, read, write
 from tests.memory.learning import batch, candidate, commit, learn

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pikobot.memory.forget_preview import MAX_BEGINNING_CHARS, PreviewItem
-from pikobot.memory.forget_wording import item_text, says_yes
+from pikobot.memory.forgetting.preview import MAX_BEGINNING_CHARS, PreviewItem
+from pikobot.memory.forgetting.wording import item_text, says_yes
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,7 @@ def test_a_plain_consent_counts(text: str) -> None:
             "delete it later",
             "delete everything",
             "okra",
+            "yes " * 300_000,
         ),
         *(
             "嗯，不过等等",

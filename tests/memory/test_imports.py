@@ -11,7 +11,7 @@ import pytest
 from pikobot.memory import imports
 from pikobot.memory.imports import ImportReport, Problem, import_jsonl
 from pikobot.memory.params import validated
-from pikobot.memory.recall import answer_from_memory
+from pikobot.memory.recall.answers import answer_from_memory
 from pikobot.memory.search import ListParams, ReadParams, SearchParams, list_memory, read_source, search
 from pikobot.store.connection import Database
 from pikobot.store.prepare import open_database

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pikobot.errors import DamagedData, PikobotError
-from pikobot.memory import ledger
-from pikobot.memory.ledger import Reconciled, check, reconcile
-from pikobot.store import closure, erasures
+from pikobot.memory.forgetting import ledger
+from pikobot.memory.forgetting.ledger import Reconciled, check, reconcile
 from pikobot.store.connection import Connection, Database
-from pikobot.store.erasures import Tombstone
+from pikobot.store.erasing import closure, erasures
+from pikobot.store.erasing.erasures import Tombstone
 from tests.memory.conversing import exchange, public, read, write
 from tests.memory.remembering import NOW_MS, StillClock, opened
 

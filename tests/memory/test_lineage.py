@@ -6,8 +6,8 @@ from pikobot.errors import NotFound
 from pikobot.memory.assertions import Assertion, Statement, correct, remember
 from pikobot.memory.lineage import FactParams, read_fact
 from pikobot.memory.tags import TagParams, tag_counts, tag_fact
-from pikobot.store.closure import closure_of, remove
 from pikobot.store.connection import Connection, Database
+from pikobot.store.erasing.closure import closure_of, remove
 from pikobot.store.scopes import owner_scope
 from tests.memory.conversing import write
 from tests.memory.learning import fact, learn, source

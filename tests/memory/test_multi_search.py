@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pikobot.memory.multi_search import FEW, MultiSearch
+from pikobot.memory.forgetting.multi_search import FEW, MultiSearch
 
 
 def strings_in(data: bytes, strings: set[bytes], *, few: int = FEW) -> set[bytes]:

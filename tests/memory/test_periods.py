@@ -4,9 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pikobot.memory.periods import EveryYear, Period, find_period, last_years, periods_in, without_periods
-from pikobot.memory.questions import subject_words
-from pikobot.memory.recall_wording import spoken_period
+from pikobot.memory.language.periods import (
+    EveryYear,
+    Period,
+    find_period,
+    last_years,
+    periods_in,
+    without_periods,
+)
+from pikobot.memory.language.questions import subject_words
+from pikobot.memory.recall.wording import spoken_period
 
 FRIDAY = date(2024, 3, 15)
 

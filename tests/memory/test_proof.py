@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 
 from pikobot.errors import PikobotError
-from pikobot.memory import proof
-from pikobot.memory.byte_scan import Find
-from pikobot.memory.forget import Finished, finish_interrupted, forget, prepare
-from pikobot.memory.ledger import Reconciled
-from pikobot.store import erasures, outside
+from pikobot.memory.forgetting import proof
+from pikobot.memory.forgetting.byte_scan import Find
+from pikobot.memory.forgetting.forget import Finished, finish_interrupted, forget, prepare
+from pikobot.memory.forgetting.ledger import Reconciled
 from pikobot.store.connection import Database
-from pikobot.store.pages import Looked, Pages, RawFile, look
+from pikobot.store.erasing import erasures, outside
+from pikobot.store.erasing.pages import Looked, Pages, RawFile, look
 from tests.memory.conversing import read, write
 from tests.memory.planting import ENGLISH, on_disk, receipt_of
 from tests.memory.remembering import opened, say
@@ -136,5 +136,5 @@ def test_a_forgotten_copy_in_another_file_is_named(db: Database, path: Path) -> 
     assert (receipt.is_clean, receipt.is_rewritten) == (False, False)
     assert receipt.render_lines()[0].startswith("Erased from memory, but not proved to be gone")
     assert receipt.render_lines("zh")[0].startswith("已从记忆中删除，但尚不能证明已全部消失")
-    assert receipt.render_lines("zh")[-1] == "notes.txt 中仍有 1 个片段：请删除或修改该文件"
+    assert receipt.render_lines("zh")[-1] == "notes.txt 中仍有 1 小段：请删除或修改该文件"
     assert not write(db, erasures.is_unfinished)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.memory import query_vectors
-from pikobot.memory.embedding import Embedded, EmbeddingFailed, QueryVector
-from pikobot.memory.forget import forget
-from pikobot.memory.query_vectors import Asked
+from pikobot.memory.embedding import query_vectors
+from pikobot.memory.embedding.contract import Embedded, EmbeddingFailed, QueryVector
+from pikobot.memory.embedding.query_vectors import Asked
+from pikobot.memory.forgetting.forget import forget
 from pikobot.memory.search import SearchParams, search
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope, find_scope, owner_scope

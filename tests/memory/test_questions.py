@@ -1,6 +1,6 @@
 import pytest
 
-from pikobot.memory.questions import is_only_question, is_question, keywords, language_of
+from pikobot.memory.language.questions import is_only_question, is_question, keywords, language_of
 
 QUESTIONS = [
     "Where did I move?",

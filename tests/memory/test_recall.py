@@ -6,8 +6,8 @@ import pytest
 
 from pikobot.memory.assertions import Assertion, correct
 from pikobot.memory.imports import import_jsonl
-from pikobot.memory.recall import MemoryAnswer, answer_from_memory
-from pikobot.memory.recall_wording import spoken_date
+from pikobot.memory.recall.answers import MemoryAnswer, answer_from_memory
+from pikobot.memory.recall.wording import spoken_date
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope, find_scope, owner_scope
 from pikobot.store.sources import NewSource, insert_source

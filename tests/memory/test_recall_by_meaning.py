@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from pikobot.agent.indexer import MAX_CAUGHT_UP, Indexer
-from pikobot.memory.nearness import usual_nearness
-from pikobot.memory.query_vectors import QueryEmbedder
-from pikobot.memory.recall import MemoryAnswer, answer_from_memory
+from pikobot.memory.embedding.query_vectors import QueryEmbedder
+from pikobot.memory.recall.answers import MemoryAnswer, answer_from_memory
+from pikobot.memory.recall.nearness import usual_nearness
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope, find_scope, owner_scope
 from tests.memory.conversing import read

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.memory.recall import MemoryAnswer
+from pikobot.memory.recall.answers import MemoryAnswer
 from pikobot.store.connection import Database
 from tests.memory.remembering import opened, say
 from tests.memory.test_recall import ask

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.memory.everyday_words import other_words
-from pikobot.memory.recall import answer_from_memory
+from pikobot.memory.recall.answers import answer_from_memory
+from pikobot.memory.recall.everyday_words import other_words
 from pikobot.store.sources import find_source
 from tests.memory.remembering import DAY_MS, MINUTE_MS, NOW_MS, opened, say
 from tests.memory.test_recall import NOTHING, NOTHING_ZH, ask

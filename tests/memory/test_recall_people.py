@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.memory.asking import read_saying
+from pikobot.memory.recall.asking import read_saying
 from pikobot.store.connection import Database
 from pikobot.store.scopes import Scope
 from tests.memory.remembering import DAY_MS, NOW_MS, opened, say

@@ -1,9 +1,9 @@
 import pytest
 
-from pikobot.memory.byte_scan import ScanReport
-from pikobot.memory.receipts import Receipt
-from pikobot.store.closure import Removed
-from pikobot.store.erasures import Tombstone
+from pikobot.memory.forgetting.byte_scan import ScanReport
+from pikobot.memory.forgetting.receipts import Receipt
+from pikobot.store.erasing.closure import Removed
+from pikobot.store.erasing.erasures import Tombstone
 
 
 def test_a_receipt_is_json_and_lines_in_english_and_chinese() -> None:

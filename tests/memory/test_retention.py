@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.memory import retention as keeping
 from pikobot.memory.assertions import Assertion, Statement, remember
-from pikobot.memory.forget import finish_interrupted
+from pikobot.memory.forgetting import retention as keeping
+from pikobot.memory.forgetting.forget import finish_interrupted
+from pikobot.memory.forgetting.ledger import check
+from pikobot.memory.forgetting.retention import Swept, obey_message_days, retention_state, sweep
 from pikobot.memory.imports import import_jsonl
-from pikobot.memory.ledger import check
-from pikobot.memory.retention import Swept, obey_message_days, retention_state, sweep
-from pikobot.store import erasures, leases
+from pikobot.store import leases
 from pikobot.store.connection import Database
+from pikobot.store.erasing import erasures
 from pikobot.store.inspection import inspect
 from pikobot.store.leases import State
 from pikobot.store.retention import adopted_message_days

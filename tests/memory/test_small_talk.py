@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.memory.small_talk import small_talk_of, wants
+from pikobot.memory.recall.small_talk import small_talk_of, wants
 from tests.memory.learning import learn
 from tests.memory.remembering import DAY_MS, NOW_MS, opened, say
 from tests.memory.test_recall import ask

@@ -1,6 +1,6 @@
 import pytest
 
-from pikobot.memory.telling import changes, held, kind_told, says_more, speaks_of_another, tells
+from pikobot.memory.recall.telling import changes, held, kind_told, says_more, speaks_of_another, tells
 
 
 @pytest.mark.parametrize(

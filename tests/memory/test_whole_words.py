@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pikobot.memory.forget_preview import preview
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forgetting.preview import preview
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.store.connection import Database
 from tests.memory.conversing import read
 from tests.memory.learning import learn

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from pikobot.store.connection import Connection, Database
-from pikobot.store.pages import open_raw
+from pikobot.store.erasing.pages import open_raw
 from pikobot.store.scopes import ensure_scope, owner_scope
 from pikobot.store.sources import NewSource, SourceId, delete_source, insert_source
 from pikobot.store.threads import ensure_thread

@@ -7,15 +7,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pikobot.store import leases
-from pikobot.store.closure import Removed, closure_of, contents_of, remove
 from pikobot.store.connection import Connection, Database
 from pikobot.store.embedding_jobs import insert_batch
-from pikobot.store.erasure_rules import RULES, Rule
-from pikobot.store.erasures import Tombstone
+from pikobot.store.erasing.closure import Removed, closure_of, contents_of, remove
+from pikobot.store.erasing.erasures import Tombstone
+from pikobot.store.erasing.rules import RULES, Rule
 from pikobot.store.leases import State
 from pikobot.store.scopes import ensure_scope, owner_scope
 from pikobot.store.sources import NewSource, SourceId, insert_source, link_dependencies
-from pikobot.store.text_index import check_text_index
+from pikobot.store.text.index import check_text_index
 from pikobot.store.threads import ensure_thread
 from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.profiles import Profile, create_set

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from pikobot.store.closure import Removed, closure_of, dependants_of, remove
 from pikobot.store.connection import Connection, Database
+from pikobot.store.erasing.closure import Removed, closure_of, dependants_of, remove
 from pikobot.store.fact_index import check_fact_index
 from pikobot.store.inspection import inspect
 from pikobot.store.sources import SourceId
-from pikobot.store.text_index import check_text_index
+from pikobot.store.text.index import check_text_index
 from tests.clock import NOW_MS
 from tests.store.graphs import Graph, build
 from tests.store.rows import read, rows, write

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from pikobot.errors import DamagedData
-from pikobot.store import erasures
 from pikobot.store.connection import Connection, Database
-from pikobot.store.erasures import Erasure, Tip, Tombstone
+from pikobot.store.erasing import erasures
+from pikobot.store.erasing.erasures import Erasure, Tip, Tombstone
 from tests.memory.conversing import read, write
 from tests.memory.remembering import opened
 

@@ -1,8 +1,8 @@
 """Forgetting sources that facts rest on."""
 
 from pikobot.store import extraction_jobs, leases
-from pikobot.store.closure import closure_of, contents_of, remove
 from pikobot.store.connection import Connection, Database
+from pikobot.store.erasing.closure import closure_of, contents_of, remove
 from pikobot.store.extraction_jobs import insert_job, job_sources, load_job
 from pikobot.store.fact_index import check_fact_index
 from pikobot.store.facts import FactId, supersede_facts

@@ -15,7 +15,7 @@ from pikobot.store.fact_index import (
     search_facts,
 )
 from pikobot.store.facts import FactId, delete_facts, supersede_facts
-from pikobot.store.segmentation import fold
+from pikobot.store.text.segmentation import fold
 from tests.clock import DAY_MS, NOW_MS
 from tests.store import rows
 from tests.store.rows import GROUP

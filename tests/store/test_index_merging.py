@@ -1,8 +1,8 @@
 from pikobot.store.connection import Database
-from pikobot.store.index_merging import merge_step
-from pikobot.store.index_pages import INDEXES
 from pikobot.store.sources import delete_source
-from pikobot.store.text_index import check_text_index
+from pikobot.store.text.index import check_text_index
+from pikobot.store.text.index_pages import INDEXES
+from pikobot.store.text.merging import merge_step
 from tests.store import rows
 
 PIECES = "SELECT count(DISTINCT id >> 37) FROM {index}_data WHERE id > 10"

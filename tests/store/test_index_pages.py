@@ -3,10 +3,10 @@ import random
 import pytest
 
 from pikobot.store.connection import Connection, Database
-from pikobot.store.index_pages import INDEXES, count_traces, settle, tokens_of
-from pikobot.store.segmentation import segment
 from pikobot.store.sources import SourceId, delete_sources, insert_source, revise_source
-from pikobot.store.text_index import check_text_index
+from pikobot.store.text.index import check_text_index
+from pikobot.store.text.index_pages import INDEXES, count_traces, settle, tokens_of
+from pikobot.store.text.segmentation import segment
 from pikobot.store.threads import Thread
 from tests.store import rows
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from pikobot.store import text_index
 from pikobot.store.connection import Connection, Database
 from pikobot.store.scopes import Scope
 from pikobot.store.sources import insert_source
-from pikobot.store.text_index import search_text
+from pikobot.store.text import index as text_index
+from pikobot.store.text.index import search_text
 from tests.clock import MINUTE_MS, NOW_MS
 from tests.store.rows import GROUP, new_source, plan, read, rows, scope, thread, write
 

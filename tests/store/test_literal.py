@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pikobot.store.literal import (
+from pikobot.store.text.literal import (
     contains_folded,
     contains_word_folded,
     excerpt,
@@ -12,7 +12,7 @@ from pikobot.store.literal import (
     folded,
     words_around,
 )
-from pikobot.store.segmentation import fold
+from pikobot.store.text.segmentation import fold
 
 LETTERS = "aAsSßẞİiıσςΣe\u0301\u0307éﬁfI端服，１1ﾃﾊﾞテパ\u309a각\u1100\u1161\u11a8 "
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pikobot.store.connection import Database
-from pikobot.store.matching import SHARE_OF_SCATTERED, find_matching, shares_of
+from pikobot.store.erasing.targets import Bounds
 from pikobot.store.sources import SourceId
-from pikobot.store.targets import Bounds
+from pikobot.store.text.matching import SHARE_OF_SCATTERED, find_matching, shares_of
 from tests.memory.remembering import opened, say
 
 

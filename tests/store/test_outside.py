@@ -8,11 +8,12 @@ import apsw
 import pytest
 
 from pikobot.errors import PikobotError
-from pikobot.store import connection, outside
+from pikobot.store import connection
 from pikobot.store.connection import Connection, Database
-from pikobot.store.outside import Remains, find_remains, overwrite_remains, settle_and_find_remains
-from pikobot.store.pages import Looked, look, look_behind_values, overwrite, pages_in_wal
-from pikobot.store.remnants import rewrite
+from pikobot.store.erasing import outside
+from pikobot.store.erasing.outside import Remains, find_remains, overwrite_remains, settle_and_find_remains
+from pikobot.store.erasing.pages import Looked, look, look_behind_values, overwrite, pages_in_wal
+from pikobot.store.erasing.remnants import rewrite
 from pikobot.store.sources import SourceId, delete_source
 from tests.memory.conversing import read, write
 from tests.memory.remembering import opened, say

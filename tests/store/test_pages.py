@@ -7,10 +7,10 @@ from typing import Any
 import apsw
 import pytest
 
-from pikobot.store import pages
 from pikobot.store.connection import Connection, Database
-from pikobot.store.outside import Remains, find_remains
-from pikobot.store.pages import (
+from pikobot.store.erasing import pages
+from pikobot.store.erasing.outside import Remains, find_remains
+from pikobot.store.erasing.pages import (
     look,
     look_behind_values,
     open_raw,
@@ -19,7 +19,7 @@ from pikobot.store.pages import (
     pages_in_wal,
     read_pages,
 )
-from pikobot.store.remnants import rewrite
+from pikobot.store.erasing.remnants import rewrite
 from tests.memory.conversing import attach, exchange, read, write
 from tests.memory.remembering import opened, say
 from tests.store.churning import churn, raw_bytes

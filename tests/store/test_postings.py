@@ -6,11 +6,11 @@ import apsw
 import pytest
 
 from pikobot.errors import DamagedData
-from pikobot.store import postings
 from pikobot.store.connection import Connection, Database
-from pikobot.store.postings import TOKENIZER, ids_in, score
-from pikobot.store.segmentation import quoted
 from pikobot.store.sources import delete_source, insert_source, revise_source
+from pikobot.store.text import postings
+from pikobot.store.text.postings import TOKENIZER, ids_in, score
+from pikobot.store.text.segmentation import quoted
 from tests.store.rows import execute, new_source, read, rows, source, thread, write
 
 WORDS = [*"tea dog dogs river lamp zebra running runs naïve 2024".split(), "茶叶", "服务端", "端", "猫"]

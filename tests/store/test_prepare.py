@@ -8,9 +8,9 @@ from pikobot.errors import DamagedData, SchemaMismatch
 from pikobot.store.connection import Database
 from pikobot.store.prepare import identity_key, is_prepared, open_database
 from pikobot.store.schema import migrate
-from pikobot.store.segmentation import SEGMENTER_ID
 from pikobot.store.settings import INSTANCE_ID, SEGMENTER, read_setting, write_setting
-from pikobot.store.text_index import search_text
+from pikobot.store.text.index import search_text
+from pikobot.store.text.segmentation import SEGMENTER_ID
 from tests.clock import FakeClock
 from tests.store import rows
 

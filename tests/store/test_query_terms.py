@@ -1,6 +1,6 @@
 import pytest
 
-from pikobot.store.query_terms import NamedSpeakers, question_terms, widened
+from pikobot.store.text.query_terms import NamedSpeakers, question_terms, widened
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pikobot.store.connection import Database
-from pikobot.store.remnants import held_by_rows, index_holds
+from pikobot.store.erasing.remnants import held_by_rows, index_holds
 from tests.memory.conversing import attach, exchange
 from tests.memory.remembering import opened, say
 

@@ -10,7 +10,7 @@ from pikobot.store.connection import Database, connect
 from pikobot.store.prepare import is_prepared, open_database
 from pikobot.store.schema import applied_version, known_migrations
 from pikobot.store.sources import SourceId, delete_source, insert_source
-from pikobot.store.text_index import search_text
+from pikobot.store.text.index import search_text
 from pikobot.store.threads import create_thread
 from tests.clock import NOW_MS, FakeClock
 from tests.fixtures.make_schema_fixture import ROWS, fixture_path

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pikobot.store.segmentation import fold, match_expression, pairs, pieces, quoted, segment
+from pikobot.store.text.segmentation import fold, match_expression, pairs, pieces, quoted, segment
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 MIXED = "修改youer服务端"

@@ -22,7 +22,7 @@ from pikobot.store.sources import (
     load_sources,
     record_identity,
 )
-from pikobot.store.text_index import search_text
+from pikobot.store.text.index import search_text
 from tests.clock import NOW_MS, FakeClock
 from tests.store import rows
 from tests.store.rows import GROUP

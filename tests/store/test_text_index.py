@@ -8,14 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pikobot.clock import Clock
-from pikobot.store import text_index
 from pikobot.store.connection import Connection, Database
 from pikobot.store.prepare import open_database
-from pikobot.store.ranking import POOL
-from pikobot.store.segmentation import segment
 from pikobot.store.settings import SEGMENTER, write_setting
 from pikobot.store.sources import delete_source, insert_source
-from pikobot.store.text_index import (
+from pikobot.store.text import index as text_index
+from pikobot.store.text.index import (
     TextHit,
     check_text_index,
     is_index_current,
@@ -23,6 +21,8 @@ from pikobot.store.text_index import (
     search_text,
     unindex_source,
 )
+from pikobot.store.text.ranking import POOL
+from pikobot.store.text.segmentation import segment
 from tests.clock import MINUTE_MS, NOW_MS, FakeClock
 from tests.store.rows import GROUP, execute, new_source, read, source, thread, write
 

@@ -20,8 +20,8 @@ from pikobot.clock import Clock
 from pikobot.credentials import Secret
 from pikobot.errors import InstanceBusy, NotAllowed, PikobotError
 from pikobot.instance import Instance
+from pikobot.memory.forgetting.retention import obey_message_days
 from pikobot.memory.opening import open_memory, refuse_another
-from pikobot.memory.retention import obey_message_days
 from pikobot.serving import (
     InstanceLock,
     ServedBy,

@@ -4,10 +4,10 @@ What this process saw fail counts before what an earlier one noted.
 """
 
 from pikobot.channels.operator.protocol import Json
-from pikobot.memory.embed import NOT_EMBEDDED, progress, usable_set
-from pikobot.memory.embedding_problems import Failing, noted
-from pikobot.memory.engines import Embedding
-from pikobot.memory.query_vectors import QueryEmbedder
+from pikobot.memory.embedding.embed import NOT_EMBEDDED, progress, usable_set
+from pikobot.memory.embedding.engines import Embedding
+from pikobot.memory.embedding.problems import Failing, noted
+from pikobot.memory.embedding.query_vectors import QueryEmbedder
 from pikobot.store.connection import Connection
 from pikobot.store.embedding_jobs import count_above_mark, newest_problem
 from pikobot.store.sources import count_sources

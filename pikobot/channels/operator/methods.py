@@ -26,12 +26,12 @@ from pikobot.instance import Instance
 from pikobot.memory import cursors
 from pikobot.memory.assertions import RememberParams, Statement, remember
 from pikobot.memory.edits import EditParams, Learning, edit_rpc
-from pikobot.memory.engines import Embedding, embedding_of
-from pikobot.memory.forget_rpc import ForgetParams, forget_rpc
+from pikobot.memory.embedding.engines import Embedding, embedding_of
+from pikobot.memory.embedding.query_vectors import QueryEmbedder, search_memory
+from pikobot.memory.forgetting.retention import retention_state
+from pikobot.memory.forgetting.rpc import ForgetParams, forget_rpc
 from pikobot.memory.lineage import FactParams, read_fact
 from pikobot.memory.params import Cursor, Name, Params, validated
-from pikobot.memory.query_vectors import QueryEmbedder, search_memory
-from pikobot.memory.retention import retention_state
 from pikobot.memory.search import (
     ListParams,
     ReadParams,

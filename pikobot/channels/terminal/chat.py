@@ -33,7 +33,7 @@ from pikobot.channels.terminal.views import (
 )
 from pikobot.channels.terminal.wrapping import columns_of, wrapped
 from pikobot.errors import ExitCode, PikobotError
-from pikobot.memory.forget_wording import says_yes
+from pikobot.memory.forgetting.wording import says_yes
 from pikobot.streams import OutputFailed, make_forgiving
 
 

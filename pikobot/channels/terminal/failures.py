@@ -6,7 +6,7 @@ has said) is taken over untouched, as are the names of settings and commands.
 
 import re
 
-from pikobot.memory.questions import Language
+from pikobot.memory.language.questions import Language
 
 _KINDS = {"source": "来源", "fact": "事实"}
 _PLACES = {"the message": "消息", "the thread's name": "话题名称", "the query": "搜索内容", "text": "文字"}

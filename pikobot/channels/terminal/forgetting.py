@@ -8,11 +8,11 @@ from pikobot.channels.terminal.services import ForgetService, Receipt
 from pikobot.channels.terminal.slash import Command
 from pikobot.channels.terminal.wording import Wording
 from pikobot.errors import ExitCode, UsageError
-from pikobot.memory.forget_preview import ForgetPreview
-from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.forget_wording import heading_text, item_text
+from pikobot.memory.forgetting.preview import ForgetPreview
+from pikobot.memory.forgetting.receipts import Changed, label_lines
+from pikobot.memory.forgetting.target import ForgetTarget
+from pikobot.memory.forgetting.wording import heading_text, item_text
 from pikobot.memory.moments import parse_moment
-from pikobot.memory.receipts import Changed, label_lines
 from pikobot.text import Count
 
 _ID = re.compile(r"(?P<prefix>src|thr|fact)_[A-Za-z0-9_-]{16,}\Z")

@@ -5,7 +5,7 @@ A phrase that is not known here stays as it is; names of settings and commands a
 
 import re
 
-from pikobot.memory.questions import Language
+from pikobot.memory.language.questions import Language
 
 _PHRASES = [
     (re.compile(english), chinese)

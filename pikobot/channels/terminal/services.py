@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pikobot.agent.events import Event
-from pikobot.memory.forget_preview import ForgetPreview
-from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.receipts import Changed, Language
+from pikobot.memory.forgetting.preview import ForgetPreview
+from pikobot.memory.forgetting.receipts import Changed, Language
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.memory.why import Explanation
 
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pikobot.memory.forget_requests import asks_to_forget
+from pikobot.memory.forgetting.requests import asks_to_forget
 
 CONFIRMED_FLAG = "--yes"
 ALL_FLAG = "--all"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pikobot.channels.terminal.slash import CHINESE, CommandName
-from pikobot.memory import questions
-from pikobot.memory.questions import Language
+from pikobot.memory.language import questions
+from pikobot.memory.language.questions import Language
 
 
 @dataclass(frozen=True)

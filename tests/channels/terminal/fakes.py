@@ -8,8 +8,8 @@ from typing import Literal
 from pikobot.agent.events import Event, RunEnded, TextDelta
 from pikobot.channels.terminal.services import TerminalServices
 from pikobot.errors import PikobotError
-from pikobot.memory.forget_preview import ForgetPreview, PreviewItem
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forgetting.preview import ForgetPreview, PreviewItem
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.memory.why import Explanation
 from pikobot.store.leases import State
 

@@ -15,7 +15,7 @@ from pikobot.channels.terminal.services import ChatOptions
 from pikobot.channels.terminal.wording import EN, ZH, Wording
 from pikobot.channels.terminal.wrapping import cells, wrapped
 from pikobot.errors import ProviderError, UsageError
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.store.leases import State
 
 from .fakes import PORTO, THREAD_ID, FakeInstance, Script, answer, scripted

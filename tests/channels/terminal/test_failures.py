@@ -21,8 +21,8 @@ from pikobot.clock import SystemClock
 from pikobot.config import ChatConfig, EmbeddingConfig
 from pikobot.errors import InstanceBusy, InvalidParams, PikobotError, ProviderError
 from pikobot.instance import Instance
-from pikobot.memory.forget import forget
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forgetting.forget import forget
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.memory.spending import check_budget
 from pikobot.serving import ServedBy, _served_sentence
 from pikobot.store.connection import Database

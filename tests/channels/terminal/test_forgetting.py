@@ -10,10 +10,10 @@ from pikobot.channels.terminal.forgetting import Forgotten, forget, target_of
 from pikobot.channels.terminal.slash import Command, CommandName
 from pikobot.channels.terminal.wording import EN, ZH
 from pikobot.errors import ExitCode, UsageError
-from pikobot.memory.forget_preview import ForgetPreview, PreviewItem
-from pikobot.memory.forget_target import ForgetTarget
-from pikobot.memory.receipts import Changed
-from pikobot.store.targets import FactGlance, Labels
+from pikobot.memory.forgetting.preview import ForgetPreview, PreviewItem
+from pikobot.memory.forgetting.receipts import Changed
+from pikobot.memory.forgetting.target import ForgetTarget
+from pikobot.store.erasing.targets import FactGlance, Labels
 from tests.channels.terminal.fakes import SOURCE_ID, FakeReceipt
 
 THREAD_ID = "thr_aaaaaaaaaaaaaaaaaaaa"

@@ -16,7 +16,7 @@ from pikobot.channels.terminal.once import MAX_STDIN_BYTES, answer_once, read_re
 from pikobot.channels.terminal.services import ChatOptions
 from pikobot.channels.terminal.wording import EN, ZH, Wording
 from pikobot.errors import BudgetExceeded, NotFound, PikobotError, ProviderError, UsageError
-from pikobot.memory.forget_target import ForgetTarget
+from pikobot.memory.forgetting.target import ForgetTarget
 from pikobot.store.leases import State
 
 from .fakes import PORTO, SOURCE_ID, THREAD_ID, FakeInstance, Hang, Script, answer, scripted

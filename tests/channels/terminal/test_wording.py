@@ -8,9 +8,9 @@ from pikobot.channels.terminal.reasons import spoken_reason
 from pikobot.channels.terminal.slash import CHINESE, NAMES, CommandName
 from pikobot.channels.terminal.status import status_lines
 from pikobot.channels.terminal.wording import EN, ZH, Wording, clear_language, locale_language, spelled
-from pikobot.memory import embedding_problems
-from pikobot.memory.embed import NOT_EMBEDDED
-from pikobot.memory.embedding_problems import failed
+from pikobot.memory.embedding import problems as embedding_problems
+from pikobot.memory.embedding.embed import NOT_EMBEDDED
+from pikobot.memory.embedding.problems import failed
 
 from .fakes import STATUS
 

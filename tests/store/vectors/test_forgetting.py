@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pikobot.store.closure import closure_of, contents_of, remove
 from pikobot.store.connection import Connection, Database
+from pikobot.store.erasing.closure import closure_of, contents_of, remove
 from pikobot.store.vectors.owners import Owner, OwnerKind
 from pikobot.store.vectors.placing import put_vectors
 from pikobot.store.vectors.profiles import create_set

@@ -1,0 +1,1 @@
+"""Recall mode: answers without a model, made of quotations."""
