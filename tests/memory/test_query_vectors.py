@@ -264,7 +264,7 @@ def test_a_cancelled_search_stops_its_scan(db: Database, monkeypatch: pytest.Mon
         def __init__(self, *args: object, should_stop: Callable[[], bool], **kwargs: object) -> None:
             self.should_stop = should_stop
 
-        def finish(self) -> None:
+        def finish_ids(self) -> None:
             started.set()
             while not self.should_stop():
                 pass
@@ -274,7 +274,7 @@ def test_a_cancelled_search_stops_its_scan(db: Database, monkeypatch: pytest.Mon
 
     async def cancel() -> None:
         task = asyncio.create_task(found(db, questions(db, engine(Meaning())), "dog"))
-        await asyncio.to_thread(started.wait)
+        assert await asyncio.to_thread(started.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
