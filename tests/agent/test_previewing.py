@@ -209,7 +209,7 @@ async def test_where_nothing_but_an_earlier_request_is_left_that_is_shown(tmp_pa
 @in_event_loop
 async def test_a_long_list_says_how_to_see_all_of_it(tmp_path: Path, request_text: str, hint: str) -> None:
     with opened(tmp_path) as db:
-        say(db, *(f"Porto {number}" for number in range(15)), thread="old")
+        say(db, *(f"Porto {number}" for number in range(25)), thread="old")
         async with running(db, None) as runner:
             assert hint in (await tell(runner, request_text)).text
 

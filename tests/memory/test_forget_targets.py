@@ -425,3 +425,41 @@ def test_what_has_been_forgotten_meanwhile_is_told(db: Database, path: Path) -> 
     assert forget(db, path, shown) == AlreadyErased(1)
     say(db, "4711 again")
     assert forget(db, path, shown) == Changed()
+
+
+@pytest.mark.parametrize(
+    ("name", "statements", "question", "quoted"),
+    [
+        (
+            "Ben",
+            "Ben likes tea {}",
+            "What does Ben like {}?",
+            "This is what was said:\n\n- “Ben likes tea 0”",
+        ),
+        ("阿杰", "阿杰喜欢喝茶{}", "阿杰喜欢什么{}？", "我找到的原话：\n\n- “阿杰喜欢喝茶0”"),
+    ],
+)
+def test_a_preview_lists_what_people_said_and_counts_questions_and_answers_that_quote(
+    db: Database, name: str, statements: str, question: str, quoted: str
+) -> None:
+    for number in range(7):
+        say(db, question.format(number))
+        say(db, quoted, role="assistant", speaker="pikobot", origin="recall")
+    say(db, f"{name}!!", role="assistant", speaker="pikobot", origin="model")
+    said = [statements.format(number) for number in range(12)]
+    say(db, *said)
+    say(db, f"{name}.", role="participant", speaker="Kim")
+    shown = preview(db, ForgetTarget(words=(name,)))
+    listed = [*said, f"{name}.", f"{name}!!"]
+    assert [item.beginning for item in shown.items] == listed
+    assert (shown.total, shown.told, shown.exchanges) == (28, 14, 14)
+    every = preview(db, ForgetTarget(words=(name,)), shows_all=True)
+    assert [item.beginning for item in every.items][:14] == listed
+    assert (len(every.items), every.exchanges) == (28, 0)
+
+
+def test_questions_are_listed_where_nothing_else_would_be(db: Database) -> None:
+    say(db, "Where is Ben?", "阿杰在哪里？")
+    for name, question in (("Ben", "Where is Ben?"), ("阿杰", "阿杰在哪里？")):
+        shown = preview(db, ForgetTarget(words=(name,)))
+        assert ([item.beginning for item in shown.items], shown.exchanges) == ([question], 0)

@@ -27,7 +27,7 @@ def target(text: str, *, is_quoted: bool = False) -> ForgetTarget:
     ("text", "is_quoted", "found", "inside"),
     [
         ("tea", False, ["I like tea", "TEA, 茶"], (2, ("teaches", "steak"))),
-        ("tea", True, ["I like tea", "Who teaches me?", "steak and teaches", "TEA, 茶"], (0, ())),
+        ("tea", True, ["I like tea", "She teaches me", "steak and teaches", "TEA, 茶"], (0, ())),
         ("茶", False, ["TEA, 茶", "我喜欢喝茶"], (0, ())),
         ("喜欢", False, ["我喜欢喝茶"], (0, ())),
     ],
@@ -35,7 +35,7 @@ def target(text: str, *, is_quoted: bool = False) -> ForgetTarget:
 def test_what_holds_a_text_inside_other_words_stays_and_is_told(
     db: Database, text: str, is_quoted: bool, found: list[str], inside: tuple[int, tuple[str, ...]]
 ) -> None:
-    say(db, "I like tea", "Who teaches me?", "steak and teaches", "TEA, 茶", "我喜欢喝茶", "nothing")
+    say(db, "I like tea", "She teaches me", "steak and teaches", "TEA, 茶", "我喜欢喝茶", "nothing")
     shown = preview(db, target(text, is_quoted=is_quoted))
     assert ([item.beginning for item in shown.items], shown.inside) == (found, inside)
 

@@ -13,6 +13,7 @@ from pikobot.clock import iso_time, local_utc_offset_min
 from pikobot.memory.forgetting.receipts import labels_as_json
 from pikobot.memory.forgetting.requests import MAX_REQUEST_CHARS, means_to_forget
 from pikobot.memory.forgetting.target import ForgetTarget, Resolved, Scopes, resolve
+from pikobot.memory.language.questions import is_request_for_answer
 from pikobot.store.connection import Connection, Database
 from pikobot.store.erasing import closure, targets
 from pikobot.store.erasing.targets import FactGlance, Holder, Labels
@@ -46,8 +47,10 @@ class PreviewItem(NamedTuple):
 class ForgetPreview:
     """What would go: ``direct`` sources that were asked for, ``derived`` ones that were made from them.
 
-    ``items`` are the first twenty, direct ones first; ``facts`` likewise. ``aside``: how many of the
-    sources are earlier requests to forget with their answers, which are no items where there is anything else.
+    ``items`` are the first twenty, what people said before what a model answered; ``facts`` likewise.
+    ``aside``: how many of the sources are earlier requests to forget with their answers, which are no items where
+    there is anything else.
+    ``exchanges``: how many are questions to pikobot and answers that quote, likewise no items unless all are shown.
     ``along``: how many go along unshown, the request that asks for it with its answer. ``threads`` are those of which
     nothing is left, as (public id, name). ``labels`` are names that hold what was asked for and stay. ``inside``:
     of how many sources, which stay, other words hold the text within them, and the first of those words.
@@ -60,6 +63,7 @@ class ForgetPreview:
     direct: int = 0
     derived: int = 0
     aside: int = 0
+    exchanges: int = 0
     along: int = 0
     facts: tuple[FactGlance, ...] = ()
     fact_count: int = 0
@@ -75,8 +79,8 @@ class ForgetPreview:
 
     @property
     def told(self) -> int:
-        """How many of the sources are for somebody to recognise: all but those set aside."""
-        return self.total - self.aside
+        """How many of the sources are for somebody to recognise: all but those that are only counted."""
+        return self.total - self.aside - self.exchanges
 
     def as_json(self) -> dict[str, object]:
         shown: dict[str, object] = {
@@ -86,6 +90,7 @@ class ForgetPreview:
             "derived": self.derived,
             "total": self.total,
             "requests": self.aside,
+            "exchanges": self.exchanges,
             "alreadyErased": self.already_erased,
             "items": [item._asdict() for item in self.items],
             "facts": {
@@ -131,7 +136,9 @@ def preview_in(
     derived = [source_id for source_id in shown if source_id not in asked]
     aside = _set_aside(conn, shown)
     first = [*(source_id for source_id in resolved.sources if source_id in asked), *derived]
-    told = [source_id for source_id in first if source_id not in aside]
+    told, exchanges = _in_order(conn, [source_id for source_id in first if source_id not in aside])
+    if shows_all or not told:
+        told, exchanges = [*told, *exchanges], []
     at_most = None if shows_all else MAX_ITEMS
     facts = facts_resting_on(conn, shown)
     threads = targets.emptied_threads(conn, [*shown, *along])
@@ -143,6 +150,7 @@ def preview_in(
         direct=len(asked),
         derived=len(derived),
         aside=len(aside),
+        exchanges=len(exchanges),
         along=len(along),
         facts=tuple(targets.glance_at_facts(conn, facts[:at_most], max_chars=MAX_BEGINNING_CHARS)),
         fact_count=len(facts),
@@ -165,6 +173,20 @@ def _set_aside(conn: Connection, shown: Sequence[SourceId]) -> set[SourceId]:
     requests = targets.requests_of(conn, shown, max_chars=MAX_REQUEST_CHARS)
     aside = {source_id for source_id, text in requests if means_to_forget(text)}
     return aside if len(aside) < len(shown) else set()
+
+
+def _in_order(conn: Connection, source_ids: Sequence[SourceId]) -> tuple[list[SourceId], list[SourceId]]:
+    """What people said before what a model answered; apart from it what tells nothing that isn't said elsewhere."""
+    messages = targets.messages_of(conn, source_ids, max_chars=MAX_REQUEST_CHARS)
+    exchanges = {
+        source_id
+        for source_id, role, origin, text in messages
+        if origin == "recall" or (role == "user" and is_request_for_answer(text))
+    }
+    answers = {source_id for source_id, role, _, _ in messages if role == "assistant"}
+    told = [source_id for source_id in source_ids if source_id not in exchanges]
+    told.sort(key=answers.__contains__)
+    return told, [source_id for source_id in source_ids if source_id in exchanges]
 
 
 def token_of(conn: Connection, resolved: Resolved, shown: Sequence[SourceId]) -> str:

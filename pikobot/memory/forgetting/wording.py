@@ -12,7 +12,7 @@ from pikobot.memory.recall.answers import spoken_speaker
 from pikobot.memory.recall.wording import spoken_period
 from pikobot.store.text.segmentation import fold
 
-MAX_SHOWN = 10
+MAX_SHOWN = 20
 
 # Each is a plain yes, alone or up to three of them one after the other. None has a condition in it.
 _YES = frozenset(
@@ -96,6 +96,12 @@ def heading_text(shown: ForgetPreview, language: Language) -> str:
             f"其中 {of_requests} 条属于删除请求"
             if language == "zh"
             else f"{of_requests} of requests to forget"
+        ]
+    if shown.exchanges:
+        counts += [
+            f"其中 {shown.exchanges} 条是提问和引用这些内容的回答，不再列出"
+            if language == "zh"
+            else f"{shown.exchanges} of questions about this and answers that quote it, not listed"
         ]
     counts += [counted("facts", shown.fact_count, language)] if shown.fact_count else []
     counts += [counted("threads", shown.thread_count, language)] if shown.thread_count else []

@@ -13,7 +13,7 @@ from pikobot.store.connection import Connection
 from pikobot.store.erasing.erasures import Tombstone
 from pikobot.store.facts import FactId, text_identity
 from pikobot.store.scopes import ScopeId
-from pikobot.store.sources import Role, SourceId
+from pikobot.store.sources import Origin, Role, SourceId
 from pikobot.store.text.index import IS_DATED
 from pikobot.store.text.literal import folded
 from pikobot.store.threads import ThreadId
@@ -326,6 +326,22 @@ def requests_of(
         {"ids": json.dumps(list(source_ids)), "max_chars": max_chars},
     )
     return [(SourceId(row[0]), str(row[1])) for row in rows]
+
+
+def messages_of(
+    conn: Connection, source_ids: Iterable[SourceId], *, max_chars: int
+) -> list[tuple[SourceId, Role, Origin, str]]:
+    """Those of the sources that are messages no longer than that: role, origin and text, in the order of the ids."""
+    rows = conn.execute(
+        """
+        SELECT id, role, origin, text FROM sources
+        WHERE id IN (SELECT value FROM json_each(?)) AND kind = 'message'
+          AND (length(text) <= ? OR origin = 'recall')
+        ORDER BY id
+        """,
+        (json.dumps(list(source_ids)), max_chars),
+    )
+    return [(SourceId(row[0]), row[1], row[2], str(row[3])) for row in rows]
 
 
 def texts_of(conn: Connection, source_ids: Iterable[SourceId]) -> list[str]:
