@@ -182,3 +182,63 @@ def test_who_asks_what_they_did_is_answered_with_their_own_words(tmp_path: Path,
         assert quotes(db, question) == ["I lost my job 我失业了"]  # nothing is denied that is held
         say(db, "Thanks, Gina!", "谢谢小美！", "I painted my room 我刷了房间", at_ms=at(2023, 2, 11))
         assert quotes(db, question) == ["I painted my room 我刷了房间"]
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("What did I do in 2025?", "Last year I went to Japan 去年我去了日本"),
+        ("Where did I go in 2025?", "Last year I went to Japan 去年我去了日本"),
+        ("2025年我做了什么？", "Last year I went to Japan 去年我去了日本"),
+        ("2025年我去了哪里？", "Last year I went to Japan 去年我去了日本"),
+        ("What did I do in October 2026?", "Last month I moved 上个月我搬家了"),
+        ("2026年10月我做了什么？", "Last month I moved 上个月我搬家了"),
+        ("What did I do in October?", "Last month I moved 上个月我搬家了"),
+        ("10月我做了什么？", "Last month I moved 上个月我搬家了"),
+        ("What happened on 19 November 2026?", "Ana called yesterday 昨天安娜打电话了"),
+        ("2026年11月19日发生了什么？", "Ana called yesterday 昨天安娜打电话了"),
+    ],
+)
+def test_a_time_is_found_by_the_words_that_name_it_from_a_later_one(
+    tmp_path: Path, question: str, told: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, "Last year I went to Japan 去年我去了日本", at_ms=at(2026, 5, 2))
+        say(db, "Last month I moved 上个月我搬家了", at_ms=at(2026, 11, 5))
+        say(db, "Ana called yesterday 昨天安娜打电话了", at_ms=at(2026, 11, 20))
+        assert quotes(db, question) == [told]
+
+
+@pytest.mark.parametrize(
+    ("question", "lines"),
+    [
+        (
+            "What did I do in May 2026?",
+            [
+                "From May 2026, or about it:",
+                "I painted",
+                "From May 2026, but it names an earlier time:",
+                "Last year",
+            ],
+        ),
+        (
+            "2026年5月我做了什么？",
+            [
+                "2026年5月说的，或关于那段时间的原话：",
+                "painted",
+                "2026年5月说的，但提到的是更早的时间：",
+                "Last year",
+            ],
+        ),
+        ("What did I say in May 2026?", ["From May 2026, or about it:", "Last year", "painted"]),
+        ("2026年5月我说了什么？", ["2026年5月说的，或关于那段时间的原话：", "Last year", "painted"]),
+    ],
+)
+def test_what_names_an_earlier_time_is_of_the_time_it_was_said_only_where_sayings_are_asked_for(
+    tmp_path: Path, question: str, lines: list[str]
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, "Last year I went to Japan 去年我去了日本", "I painted 我刷了门", at_ms=at(2026, 5, 2))
+        answer = asked(db, question).text.splitlines()
+        assert len(answer) == len(lines)
+        assert [part in line for part, line in zip(lines, answer, strict=True)] == [True] * len(lines)

@@ -17,7 +17,7 @@ from pikobot.memory.recall.asking import Saying, Sought, read_saying, read_sough
 from pikobot.memory.recall.everyday_words import other_words
 from pikobot.memory.recall.statements import About, Statements
 from pikobot.memory.recall.telling import asks_of_owner, held
-from pikobot.memory.recall.times import is_surely_of
+from pikobot.memory.recall.times import is_surely_of, names_earlier_only
 from pikobot.memory.recall.wording import spoken_period
 from pikobot.store.sources import Source
 from pikobot.store.text.segmentation import fold, is_cjk
@@ -189,11 +189,19 @@ def _in_period(
     subject: Sequence[str],
     language: Language,
 ) -> Found:
-    """What is of the period, after what was said later of what is planned for it."""
-    later = statements.since(quoted, subject, _period_of(understood))
-    heading = wording.FOUND_IN[language].format(period=_spoken_of(understood, quoted, language))
+    """What is of the period, after what was said later of what is planned for it; last what only was said then."""
+    period = _period_of(understood)
+    asks_what_was_said = read_saying(understood.rest) is not None
+    earlier = [] if asks_what_was_said else [each for each in quoted if names_earlier_only(each, period)]
+    quoted = [each for each in quoted if each not in earlier]
+    later = statements.since(quoted, subject, period)
     sections = [Section(wording.FOUND_SINCE[language], later)] if later else []
-    return Found((*sections, Section(heading, quoted)))
+    for heading, each in ((wording.FOUND_IN, quoted), (wording.FOUND_OF_EARLIER, earlier)):
+        if each:
+            sections.append(
+                Section(heading[language].format(period=_spoken_of(understood, each, language)), each)
+            )
+    return Found(tuple(sections))
 
 
 def _beside(

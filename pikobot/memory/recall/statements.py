@@ -42,6 +42,7 @@ from pikobot.memory.recall.times import (
     from_ms_of,
     is_said_in,
     moment_of,
+    names_from_later,
     names_of,
     names_time_in,
     to_ms_of,
@@ -123,7 +124,13 @@ class Statements:
         """Those that name a time in the period, newest first."""
         terms = [*period_words, *names_of(period)]
         named = self._matching(terms, (), lambda source: names_time_in(source, period))
-        return sorted(named, key=moment_of, reverse=True)[:MAX_QUOTES]
+        later = names_from_later(period)
+        if later is not None:
+            words, said_in = later
+            named += self._matching(
+                words, (), lambda source: names_time_in(source, period), said_in=said_in, least_share=0.0
+            )
+        return sorted(distinct(named), key=moment_of, reverse=True)[:MAX_QUOTES]
 
     def since(self, quoted: Sequence[Source], words: Sequence[str], period: Period) -> list[Source]:
         """What was said of the same later than what names the period: it may have been moved or called off.

@@ -157,6 +157,10 @@ FOUND_BY_MEANING = {
     "zh": "没有原话用这些词回答，意思最接近的是：",
 }
 FOUND_IN = {"en": "From {period}, or about it:", "zh": "{period}说的，或关于那段时间的原话："}
+FOUND_OF_EARLIER = {
+    "en": "From {period}, but it names an earlier time:",
+    "zh": "{period}说的，但提到的是更早的时间：",
+}
 FOUND_ELSEWHERE = {
     "en": "Nothing about that is from {period}. At other times this was said:",
     "zh": "{period}没有相关的原话。其他时间说过：",
