@@ -242,3 +242,55 @@ def test_what_names_an_earlier_time_is_of_the_time_it_was_said_only_where_saying
         answer = asked(db, question).text.splitlines()
         assert len(answer) == len(lines)
         assert [part in line for part, line in zip(lines, answer, strict=True)] == [True] * len(lines)
+
+
+@pytest.mark.parametrize(
+    ("question", "heading", "told"),
+    [
+        ("What did Gina say about June 2026?", "About June 2026, this is what Gina said:", "The concert"),
+        ("What did Gina say in June 2026?", "About June 2026, this is what Gina said:", "The concert"),
+        ("小美2026年6月说了什么？", "关于2026年6月，小美说过：", "演唱会"),
+        ("小美说2026年6月有什么事？", "关于2026年6月，小美说过：", "演唱会"),
+    ],
+)
+def test_what_somebody_said_about_a_time_is_found_though_it_was_not_said_in_it(
+    tmp_path: Path, question: str, heading: str, told: str
+) -> None:
+    with opened(tmp_path) as db:
+        concert = "The concert is on 12 June 2026"
+        say(db, concert, "Dance is my life", role="participant", speaker="Gina", at_ms=at(2026, 5, 2))
+        say(db, "演唱会在2026年6月12日", "我爱跳舞", role="participant", speaker="小美", at_ms=at(2026, 5, 2))
+        answer = asked(db, question).text.splitlines()
+        assert (answer[0], len(answer), told in answer[1]) == (heading, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("question", "headings"),
+    [
+        (
+            "What did Gina say in June 2026?",
+            ["From June 2026, this is what Gina said:", "About June 2026, this is what Gina said:"],
+        ),
+        ("Gina2026年6月说了什么？", ["2026年6月，Gina说过：", "关于2026年6月，Gina说过："]),
+    ],
+)
+def test_what_somebody_said_in_a_time_comes_before_what_they_said_about_it(
+    tmp_path: Path, question: str, headings: list[str]
+) -> None:
+    with opened(tmp_path) as db:
+        concert = "The concert is on 12 June 2026, 演唱会在2026年6月12日"
+        say(db, concert, role="participant", speaker="Gina", at_ms=at(2026, 5, 2))
+        say(db, "Dance is my life 跳舞", role="participant", speaker="Gina", at_ms=at(2026, 6, 2))
+        assert quotes(db, question) == ["Dance is my life 跳舞", concert]
+        assert [line for line in asked(db, question).text.splitlines() if line[0] != "-"] == headings
+
+
+@pytest.mark.parametrize("question", ["What did I say in March?", "三月我说了什么？"])
+def test_a_month_without_a_year_asks_for_what_was_said_in_it_and_what_names_it(
+    tmp_path: Path, question: str
+) -> None:
+    told = ["I bought a bike 我买了自行车", "I sold a boat 我卖了船", "In March I go to Oslo 三月我去奥斯陆"]
+    with opened(tmp_path) as db:
+        for text, at_ms in zip(told, (at(2024, 3, 5), at(2026, 3, 9), at(2026, 8, 9)), strict=True):
+            say(db, text, at_ms=at_ms)
+        assert quotes(db, question) == told

@@ -135,13 +135,20 @@ def _said_by(
     words = [word for word in subject_words(saying.about) if not is_cjk(word) or len(word) > 1]
     quoted, has_more = statements.said_by(saying, words, period)
     who = wording.YOU[language] if saying.is_owner else _as_asked(frozenset({saying.who}), text)
+    sections = []
     if quoted:
         heading = wording.FOUND_BY[language].format(who=who)
         if understood is not None:
             heading = wording.FOUND_BY_IN[language].format(
                 who=who, period=_spoken_of(understood, quoted, language)
             )
-        return Found((Section(heading, quoted),), wording.MORE_BY[language] if has_more else "")
+        sections.append(Section(heading, quoted))
+    if period is not None:
+        named = [each for each in statements.said_of(saying, words, period) if each not in quoted]
+        heading = wording.FOUND_BY_OF[language].format(who=who, period=spoken_period(period, language))
+        sections += [Section(heading, named)] if named else []
+    if sections:
+        return Found(tuple(sections), wording.MORE_BY[language] if has_more else "")
     if understood is not None:
         other = _found_in(statements, text, understood, language).quoted
     else:

@@ -168,6 +168,14 @@ class Statements:
         shown, has_more = last_told(distinct(told))
         return shown, has_more or len(listed) == MAX_LOOKED_THROUGH
 
+    def said_of(self, saying: Saying, words: Sequence[str], period: Period) -> list[Source]:
+        """What somebody said, at any time, that names a time in the period, and holds the words; newest first."""
+        terms = [*words, *pieces(saying.who), *names_of(period)]
+        named = self._matching(
+            terms, words, lambda source: is_by(source, saying) and names_time_in(source, period)
+        )
+        return sorted(named, key=moment_of, reverse=True)[:MAX_QUOTES]
+
     def is_speaker(self, saying: Saying) -> bool:
         """Whether anybody of that name has said anything."""
         return saying.is_owner or any(is_by(each, saying) for each in self._listed_by(saying, None))
