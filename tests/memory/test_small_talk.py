@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from pikobot.memory.recall.answers import MemoryAnswer
 from pikobot.memory.recall.small_talk import small_talk_of, wants
 from tests.memory.learning import learn
 from tests.memory.remembering import DAY_MS, NOW_MS, opened, say
@@ -14,6 +15,21 @@ from tests.memory.test_recall import ask
         ("Hi", "greeting"),
         ("Hello there!", "greeting"),
         ("你好！", "greeting"),
+        ("在吗", "greeting"),
+        ("在吗？", "greeting"),
+        ("你好吗？", "greeting"),
+        ("How are you?", "greeting"),
+        ("What's up", "greeting"),
+        ("How is Ana doing?", None),
+        ("安娜在吗？", None),
+        ("What day is today?", "today"),
+        ("What's the date?", "today"),
+        ("what day is it", "today"),
+        ("今天几号？", "today"),
+        ("今天星期几", "today"),
+        ("今天是几月几号？", "today"),
+        ("What day is the party?", None),
+        ("聚会几号？", None),
         ("What can you do?", "abilities"),
         ("what can you do for me", "abilities"),
         ("你能做什么？", "abilities"),
@@ -73,7 +89,7 @@ def test_a_greeting_and_a_question_about_pikobot_are_answered_without_quoting_an
         say(db, "Hi Ana, you can do it 你好", "What can you do")
         answer = ask(db, text)
         assert answer.source_ids == ()
-        assert "/help" in answer.text
+        assert ("/帮助" if text[0] in "你在" else "/help") in answer.text
 
 
 @pytest.mark.parametrize(
@@ -139,7 +155,7 @@ def test_what_takes_a_clock_or_a_model_is_known(text: str, wish: str | None) -> 
         ("How do I delete something?", "Say what to erase: “forget that"),
         ("怎么删除？", "直接说要删除什么：“忘掉"),
         ("exit", "Goodbye. In a chat /quit leaves."),
-        ("退出", "再见。聊天时输入 /quit 离开。"),
+        ("退出", "再见。聊天时输入 /退出 离开。"),
     ],
 )
 def test_what_recall_mode_cannot_do_is_said_and_quotes_nothing(
@@ -171,3 +187,16 @@ def test_thanks_and_commands_are_never_quoted(tmp_path: Path) -> None:
         say(db, "Thanks!", "谢谢你", "exit", "help", "退出", "I painted the door 我刷了门")
         for question in ("What did I say today?", "今天我说了什么？", "What did I say?", "我说过什么？"):
             assert ask(db, question).text.count("“") == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What day is today?", "Today is Friday, 1 March 2024."),
+        ("今天几号？", "今天是2024年3月1日，星期五。"),
+    ],
+)
+def test_the_day_is_told_and_nothing_quoted(tmp_path: Path, question: str, answer: str) -> None:
+    with opened(tmp_path) as db:
+        say(db, "I cleaned the oven today 今天我清洗了烤箱")
+        assert ask(db, question) == MemoryAnswer(answer, ())

@@ -60,6 +60,9 @@ def answer_from_memory(
     """
     language = language_of(text)
     talk = small_talk_of(text)
+    today = day_said(now_ms, local_utc_offset_min(now_ms))
+    if talk == "today":
+        return MemoryAnswer(wording.spoken_today(today, language), ())
     if talk is not None:
         statements = None if scope_id is None else Statements(conn, scope_id, request_id, now_ms)
         return _small_answer(talk, statements, language)
@@ -67,7 +70,6 @@ def answer_from_memory(
     found = quoting.nothing(language)
     if scope_id is not None and (asks or (is_bare(text) and not wants(text))):
         statements = Statements(conn, scope_id, request_id, now_ms)
-        today = day_said(now_ms, local_utc_offset_min(now_ms))
         found = quoting.find(statements, text, today, meaning=meaning if asks else None)
     lines = [] if asks else [_acknowledged(text, language, is_kept=request_id is not None)]
     if asks and is_yes_no(text) and (wish := wants(text)) is not None:

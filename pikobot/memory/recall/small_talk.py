@@ -9,7 +9,7 @@ from typing import Literal
 
 from pikobot.store.text.segmentation import fold, pieces
 
-SmallTalk = Literal["greeting", "thanks", "help", "leave", "undo", "erase", "abilities", "owner"]
+SmallTalk = Literal["greeting", "thanks", "today", "help", "leave", "undo", "erase", "abilities", "owner"]
 Wish = Literal["reminder", "work"]
 
 _KINDS: list[tuple[SmallTalk, re.Pattern[str]]] = [
@@ -17,6 +17,10 @@ _KINDS: list[tuple[SmallTalk, re.Pattern[str]]] = [
         "greeting",
         re.compile(
             "(?:hi|hello|hey|good (?:morning|afternoon|evening))(?: there| again)?(?: pikobot)?|"
+            "(?:(?:hi|hello|hey) (?:there )?)?(?:how are (?:you|things)(?: (?:doing|today))?|how is it going|"
+            "what is (?:up|new)|how do you do)|(?:are )?you there|"
+            "(?:你好 ?)?(?:[你您]?(?:(?:还|還)?在|好)[吗嗎么麼]|[你您]?在不在|"
+            "[你您]?最近(?:好[吗嗎]|怎[么麼]?[样樣])|有人[吗嗎])|"
             "(?:你好|您好|嗨|哈喽|哈囉|早上好|上午好|下午好|晚上好|早安|大家好)[啊呀吗嗎]?(?: pikobot)?"
         ),
     ),
@@ -27,6 +31,15 @@ _KINDS: list[tuple[SmallTalk, re.Pattern[str]]] = [
             "(?: (?:so much|very much|a lot|again|pikobot|for (?:that|this|your help|the help)))*|"
             "(?:好的?|太好了)? ?(?:非常|十分)?"
             "(?:多谢|多謝|谢谢|謝謝|感谢|感謝|谢了|谢啦|辛苦了)[你您啦了啊]*(?: pikobot)?"
+        ),
+    ),
+    (
+        "today",
+        re.compile(
+            "what(?: day| date)? is (?:it )?today|what (?:day|date)(?: of the week)? is (?:it|today)(?: today| now)?|"
+            "what is (?:today s|the)(?: current)? (?:date|day)(?: today)?|"
+            "(?:请问|請問)?今天(?:的?日期)?是?(?:几月)?(?:几号|幾號|几日|星期几|星期幾|周几|礼拜几|什么日期|几月几[号日])"
+            "(?:了|啊|呀|来着)?|今天的?日期(?:是什么)?"
         ),
     ),
     (

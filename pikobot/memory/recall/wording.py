@@ -14,6 +14,12 @@ def spoken_date(at_ms: int, utc_offset_min: int, language: Language) -> str:
     return _spoken_day(day_said(at_ms, utc_offset_min), language)
 
 
+def spoken_today(day: date, language: Language) -> str:
+    """The sentence that tells the day, with its weekday."""
+    weekday = f"星期{_ZH_WEEKDAYS[day.weekday()]}" if language == "zh" else _WEEKDAYS[day.weekday()]
+    return _TODAY[language].format(weekday=weekday, day=_spoken_day(day, language))
+
+
 def spoken_period(period: Period, language: Language) -> str:
     """The days of a period in few words: ``March 2024``, ``4 March 2024 to 10 March 2024``, ``2024年``."""
     first, last = period.first, period.last
@@ -57,16 +63,16 @@ SMALL = {
     "greeting": {
         "en": "Hello. Tell me something, or ask about what was said: I answer by quoting it. "
         "In a chat /help lists the commands.",
-        "zh": "你好。可以告诉我一些事，或者问说过的话：我用原话回答。聊天时输入 /help 可以看到所有命令。",
+        "zh": "你好。可以告诉我一些事，或者问说过的话：我用原话回答。聊天时输入 /帮助 可以看到所有命令。",
     },
     "thanks": {"en": "You're welcome.", "zh": "不客气。"},
     "help": {
         "en": "In a chat /help lists the commands. Tell me something and I keep it; ask, or type a few words, and I "
         "quote what was said; “forget …” erases, after you have seen what.",
-        "zh": "聊天时输入 /help 可以看到所有命令。告诉我一些事，我会保存；提问或输入几个词，我用原话回答；"
+        "zh": "聊天时输入 /帮助 可以看到所有命令。告诉我一些事，我会保存；提问或输入几个词，我用原话回答；"
         "“忘掉……”会先给你看内容，再删除。",
     },
-    "leave": {"en": "Goodbye. In a chat /quit leaves.", "zh": "再见。聊天时输入 /quit 离开。"},
+    "leave": {"en": "Goodbye. In a chat /quit leaves.", "zh": "再见。聊天时输入 /退出 离开。"},
     "undo": {
         "en": "I can't undo anything: what was erased is gone for good, and everything else is still there. "
         "To correct something, say what is right now.",
@@ -84,7 +90,7 @@ SMALL = {
         "after you have seen what. In a chat /help lists the commands.",
         "zh": "没有模型时，我保存你说的话，并用带日期的原话回答问题：“我搬到哪里了？”“上周我说了什么？”，"
         "或者只输入几个词来查找。"
-        "“忘掉……”会先给你看内容，再删除。聊天时输入 /help 可以看到所有命令。",
+        "“忘掉……”会先给你看内容，再删除。聊天时输入 /帮助 可以看到所有命令。",
     },
 }
 TOLD = {
@@ -92,6 +98,9 @@ TOLD = {
     "zh": "我存有你的{messages}消息（包括提问）{since}。你说过的关于自己的话，或最近的话：",
 }
 SINCE = {"en": ", the first of {day}", "zh": "，最早的是{day}"}
+_TODAY = {"en": "Today is {weekday}, {day}.", "zh": "今天是{day}，{weekday}。"}
+_WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_ZH_WEEKDAYS = "一二三四五六日"
 NOTHING_TOLD = {"en": "You have told me nothing yet.", "zh": "你还没有告诉过我什么。"}
 NOTED = {"en": "Noted.", "zh": "已记下。"}
 NOT_KEPT = {"en": "Understood, and not kept.", "zh": "知道了，没有保存。"}
