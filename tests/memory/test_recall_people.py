@@ -191,3 +191,65 @@ def test_of_two_versions_the_newest_is_quoted_first(
         say(db, old, at_ms=NOW_MS - 9 * DAY_MS)
         say(db, new)
         assert quotes(db, question) == [new, old]
+
+
+@pytest.mark.parametrize(
+    ("question", "heading", "told"),
+    [
+        (
+            "What did Ben say?",
+            "Ben has said nothing here. Of Ben this was said:",
+            ["Ben said he will bring the tent", "Ben isn't coming"],
+        ),
+        (
+            "What did my sister say?",
+            "Your sister has said nothing here. Of your sister this was said:",
+            ["My sister told me a joke", "My sister is a nurse"],
+        ),
+        (
+            "林悦跟我说了什么？",
+            "这里没有林悦自己说的话。关于林悦说过：",
+            ["林悦说她周六有空", "林悦搬到南京了"],
+        ),
+        ("林悦说了什么？", "这里没有林悦自己说的话。关于林悦说过：", ["林悦说她周六有空", "林悦搬到南京了"]),
+    ],
+)
+def test_of_who_has_said_nothing_here_reports_of_sayings_come_first(
+    tmp_path: Path, question: str, heading: str, told: list[str]
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, *told, "小王说他要来", "Gina said hello", at_ms=NOW_MS - DAY_MS)
+        assert ask(db, question).text.splitlines()[0] == heading
+        assert quotes(db, question)[:2] == told
+
+
+@pytest.mark.parametrize("question", ["What has been said about Porto?", "有人说过波尔图吗？"])
+def test_nobody_in_particular_is_not_said_to_have_said_nothing(tmp_path: Path, question: str) -> None:
+    with opened(tmp_path) as db:
+        say(db, "Porto is sunny 波尔图阳光很好")
+        assert ask(db, question).text.splitlines()[0] in ("This is what was said:", "找到这些原话：")
+
+
+@pytest.mark.parametrize(
+    ("question", "none"),
+    [
+        ("What did you say?", "I found no such statement by pikobot."),
+        ("你说了什么？", "没有找到pikobot说的相关原话。"),
+    ],
+)
+def test_what_pikobot_said_is_not_what_others_said(tmp_path: Path, question: str, none: str) -> None:
+    with opened(tmp_path) as db:
+        say(db, "Ben said he will come 小王说他要来")
+        assert ask(db, question).text == none
+        say(db, "Porto is in Portugal 波尔图在葡萄牙", role="assistant", speaker="pikobot", origin="model")
+        assert quotes(db, question) == ["Porto is in Portugal 波尔图在葡萄牙"]
+
+
+@pytest.mark.parametrize(
+    "question", ["上个月我跟你说了什么？", "上个月我告诉你什么了？", "上个月我对你说过什么？"]
+)
+def test_to_whom_of_the_two_it_was_said_is_no_subject(tmp_path: Path, question: str) -> None:
+    with opened(tmp_path) as db:
+        say(db, "猫叫米粒", at_ms=NOW_MS - 10 * DAY_MS)
+        say(db, "小王跟我说他要来", at_ms=NOW_MS - 90 * DAY_MS)
+        assert quotes(db, question) == ["猫叫米粒"]

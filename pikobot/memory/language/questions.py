@@ -86,7 +86,7 @@ _DOINGS = frozenset(
     talked talking thing things told up upcoming went write writing written wrote""".split()
 )
 _CHINESE_DOINGS = re.compile(
-    "(?:[发發]生|事情|事儿|提到|[记記][录錄]|安排|日程|行程|计划|計劃|打算|日子|节日|節日|活动|活動|特别|特別|"
+    "(?:[发發]生|告[诉訴]|事情|事儿|提到|[记記][录錄]|安排|日程|行程|计划|計劃|打算|日子|节日|節日|活动|活動|特别|特別|"
     "[说説讲講聊谈談提写寫记記做干幹去过過到些都有在忙事要该該会會想天那])+"
 )
 

@@ -14,6 +14,11 @@ from pikobot.memory.recall.telling import asks_of_owner, held, relatives_in
 from pikobot.store.text.segmentation import fold, is_cjk, pieces
 
 OWNER_WORDS = frozenset({"i", "我"})
+PIKOBOT_WORDS = frozenset({"you", "pikobot", "你", "您"})
+# Who may be anybody: nobody in particular has said nothing.
+_ANYBODY = frozenset(
+    "anyone anybody everyone everybody someone somebody people others 有人 大家 别人 別人 人家 人们".split()
+)
 
 _CAPITALISED = re.compile('(?<=[\\w,;:\'’“"] )["“]?([A-Z][^\\W\\d_]+)')
 _TIMES = frozenset(
@@ -46,6 +51,12 @@ _CHINESE_SAYING = re.compile(
     f"(?:.{{0,8}}(?:知道|[请請]问|[请請]問|想问|想問|告诉我|告訴我))?(?P<who>[^\\s，,。？?]{{1,12}}?)\\s*{_ZH_BESIDE}(?:[跟和对對向给給](?:我|大家|我们|我們))?{_ZH_BESIDE}"
     "(?:说|說|讲|講|提|聊|谈|談|写|寫|告诉|告訴)(?:过|過|了|到|起)*我?(?P<about>.*)"
 )
+_CHINESE_LISTENER = re.compile(
+    "[跟和对對向给給](?:我们|我們|大家|[我你您])(?=[都也还還]?(?:说|說|讲|講|提|聊|谈|談|写|寫))"
+)
+# That somebody is said to have said something.
+_SAYS = "(?:says?|said|tells?|told|mention(?:s|ed)?|wrote|writes|thinks?|thought|asks?|asked|promised|claim(?:s|ed))"
+SAYING_WORDS = ("said", "told", "mentioned", "wrote", "说", "告诉", "提到", "讲")
 _CHINESE_OTHER = re.compile("[跟和对對向与與]")
 
 
@@ -62,6 +73,25 @@ class Saying(NamedTuple):
     @property
     def is_owner(self) -> bool:
         return self.who in OWNER_WORDS
+
+    @property
+    def is_pikobot(self) -> bool:
+        return self.who in PIKOBOT_WORDS
+
+    @property
+    def names_somebody(self) -> bool:
+        return not self.is_owner and self.who not in _ANYBODY and bool(keywords(self.who))
+
+    def is_reported_in(self, text: str) -> bool:
+        """Whether a text tells that they said something: "Ben said he will come", ``林悦跟我说她有空``."""
+        who = re.escape(self.who)
+        return bool(
+            re.search(
+                f"{who}(?:'s \\w+)?,? (?:\\w+ )?{_SAYS}\\b|according to {who}\\b|{who}[^，。,；]{{0,6}}"
+                "(?:说|說|讲|講|提到|提过|告诉|告訴|写道|认为|觉得)",
+                fold(text),
+            )
+        )
 
     def is_by(self, speaker: str) -> bool:
         """Whether a speaker has that name, or is called so among other names."""
@@ -113,6 +143,11 @@ def read_sought(text: str, words: list[str], period_words: str = "") -> Sought:
 def is_yes_no(text: str) -> bool:
     """Whether a question can be answered with yes or no."""
     return _YES_NO.search(fold(text[:MAX_CHARS_READ].strip())) is not None
+
+
+def without_listener(text: str) -> str:
+    """A question without to whom it was said, where that is one of the two who talk: ``林悦跟我说了什么``."""
+    return _CHINESE_LISTENER.sub("", text[:MAX_CHARS_READ])
 
 
 def read_saying(rest: str) -> Saying | None:

@@ -46,6 +46,8 @@ def has_name(source: Source, name: frozenset[str]) -> bool:
 def is_by(source: Source, saying: Saying) -> bool:
     if saying.is_owner:
         return source.role == "user"
+    if saying.is_pikobot:
+        return source.role == "assistant"
     return source.role != "assistant" and saying.is_by(source.speaker)
 
 

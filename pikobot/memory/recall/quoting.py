@@ -13,9 +13,10 @@ from pikobot.memory.embedding.contract import QueryVector
 from pikobot.memory.language.periods import EveryYear, Period, Understood, find_period
 from pikobot.memory.language.questions import Language, is_follow_up, keywords, language_of, subject_words
 from pikobot.memory.recall import wording
-from pikobot.memory.recall.asking import Saying, Sought, read_saying, read_sought
+from pikobot.memory.recall.asking import Saying, Sought, read_saying, read_sought, without_listener
 from pikobot.memory.recall.everyday_words import other_words
-from pikobot.memory.recall.statements import About, Statements
+from pikobot.memory.recall.order import distinct
+from pikobot.memory.recall.statements import MAX_QUOTES, About, Statements
 from pikobot.memory.recall.telling import asks_of_owner, held
 from pikobot.memory.recall.times import is_surely_of, names_earlier_only
 from pikobot.memory.recall.wording import spoken_period
@@ -55,12 +56,16 @@ def nothing(language: Language) -> Found:
 
 def find(statements: Statements, text: str, today: date, *, meaning: QueryVector | None = None) -> Found:
     """What is quoted for a question, or for a few bare words, as asked on that day."""
-    language = language_of(text)
+    language, text = language_of(text), without_listener(text)
     understood = find_period(text, today)
     saying = read_saying(fold(text) if understood is None else understood.rest)
     is_listed = saying is not None and saying.is_owner and understood is not None
     if saying is not None and not is_listed and statements.is_speaker(saying):
         return _said_by(statements, saying, text, understood, language)
+    if understood is None and saying is not None and saying.names_somebody:
+        reported = _reported(statements, saying, text, language)
+        if reported.quoted:
+            return reported
     if understood is None and (followed := _following(statements, text, language)) is not None:
         return followed
     if understood is not None:
@@ -132,9 +137,9 @@ def _said_by(
 ) -> Found:
     """What somebody said, of a time and about a subject where the question has them; or else what others said of it."""
     period = None if understood is None else _period_of(understood)
-    words = [word for word in subject_words(saying.about) if not is_cjk(word) or len(word) > 1]
+    words = _words_about(saying)
     quoted, has_more = statements.said_by(saying, words, period)
-    who = wording.YOU[language] if saying.is_owner else _as_asked(frozenset({saying.who}), text)
+    who = _spoken_who(saying, text, language)
     sections = []
     if quoted:
         heading = wording.FOUND_BY[language].format(who=who)
@@ -149,12 +154,36 @@ def _said_by(
         sections += [Section(heading, named)] if named else []
     if sections:
         return Found(tuple(sections), wording.MORE_BY[language] if has_more else "")
-    if understood is not None:
+    if saying.is_pikobot and not words:
+        other: list[Source] = []
+    elif understood is not None:
         other = _found_in(statements, text, understood, language).quoted
     else:
         other = statements.about(read_sought(text, keywords(text))).answers if keywords(text) else []
     heading = (wording.NOT_BY_BUT if other else wording.NOT_BY)[language].format(who=who)
     return Found((Section(heading, other),))
+
+
+def _reported(statements: Statements, saying: Saying, text: str, language: Language) -> Found:
+    """Of whoever has said nothing here: what they are told to have said, then what else is told of them."""
+    words = _words_about(saying)
+    told = statements.reporting(saying, words)
+    told += statements.about(read_sought(text, [*keywords(saying.who), *words])).answers
+    heading = wording.FOUND_OF[language].format(who=_spoken_who(saying, text, language))
+    return Found((Section(heading[0].upper() + heading[1:], distinct(told)[:MAX_QUOTES]),))
+
+
+def _words_about(saying: Saying) -> list[str]:
+    return [word for word in subject_words(saying.about) if not is_cjk(word) or len(word) > 1]
+
+
+def _spoken_who(saying: Saying, text: str, language: Language) -> str:
+    if saying.is_owner:
+        return wording.YOU[language]
+    if saying.is_pikobot:
+        return "pikobot"
+    who = saying.who.removeprefix("my ")
+    return "你" + who[1:] if who.startswith("我") else _as_asked(frozenset({who}), text)
 
 
 def _period_of(understood: Understood) -> Period:

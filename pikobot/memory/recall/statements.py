@@ -18,8 +18,9 @@ from pikobot.memory.language.questions import (
     is_only_question,
     is_question,
     is_request_for_answer,
+    keywords,
 )
-from pikobot.memory.recall.asking import Saying, Sought
+from pikobot.memory.recall.asking import SAYING_WORDS, Saying, Sought
 from pikobot.memory.recall.nearness import near_in_meaning
 from pikobot.memory.recall.order import distinct, has_name, is_by, last_told, ordered
 from pikobot.memory.recall.small_talk import small_talk_of
@@ -163,7 +164,10 @@ class Statements:
         told = [
             each
             for each in listed
-            if is_by(each, saying) and self.is_told(each) and (period is None or is_said_in(each, period))
+            if is_by(each, saying)
+            and each.id != self.request_id
+            and self._is_statement(each)
+            and (period is None or is_said_in(each, period))
         ]
         shown, has_more = last_told(distinct(told))
         return shown, has_more or len(listed) == MAX_LOOKED_THROUGH
@@ -178,7 +182,22 @@ class Statements:
 
     def is_speaker(self, saying: Saying) -> bool:
         """Whether anybody of that name has said anything."""
-        return saying.is_owner or any(is_by(each, saying) for each in self._listed_by(saying, None))
+        return (
+            saying.is_owner
+            or saying.is_pikobot
+            or any(is_by(each, saying) for each in self._listed_by(saying, None))
+        )
+
+    def reporting(self, saying: Saying, words: Sequence[str]) -> list[Source]:
+        """What tells that somebody has said something, with the words, newest first."""
+        named = [*keywords(saying.who), *words]
+        found = self._matching(
+            [*named, *SAYING_WORDS],
+            words,
+            lambda source: saying.is_reported_in(source.text),
+            least_share=0.0,
+        )
+        return sorted(found, key=moment_of, reverse=True)[:MAX_QUOTES]
 
     def perhaps(self, words: Sequence[str], sought: Sought) -> list[Source]:
         """Those that hold other everyday words for what is asked, of whoever asks."""
@@ -240,7 +259,7 @@ class Statements:
         )
 
     def _listed_by(self, saying: Saying, period: Period | None) -> list[Source]:
-        if saying.is_owner:
+        if saying.is_owner or saying.is_pikobot:
             return self.last() if period is None else self._said_around(period)
         return list_said_by(
             self.conn,

@@ -138,6 +138,10 @@ FOUND_OF_DAY = {
 FOUND_BESIDE = {"en": "About {period} this was said:", "zh": "关于{period}说过："}
 FOUND_BY = {"en": "This is what {who} said:", "zh": "{who}说过："}
 FOUND_BY_IN = {"en": "From {period}, this is what {who} said:", "zh": "{period}，{who}说过："}
+FOUND_OF = {
+    "en": "{who} has said nothing here. Of {who} this was said:",
+    "zh": "这里没有{who}自己说的话。关于{who}说过：",
+}
 FOUND_BY_OF = {"en": "About {period}, this is what {who} said:", "zh": "关于{period}，{who}说过："}
 MORE_BY = {
     "en": "There is more; name a subject or a time to find it.",
