@@ -294,3 +294,60 @@ def test_a_month_without_a_year_asks_for_what_was_said_in_it_and_what_names_it(
         for text, at_ms in zip(told, (at(2024, 3, 5), at(2026, 3, 9), at(2026, 8, 9)), strict=True):
             say(db, text, at_ms=at_ms)
         assert quotes(db, question) == told
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "changed"),
+    [
+        (
+            "What happens in January 2027?",
+            "The fair is on 12 January 2027",
+            "The fair moved to 20 January 2027",
+        ),
+        ("2027年1月有什么安排？", "年会定在2027年1月12日", "年会改到2027年1月20日了"),
+    ],
+)
+def test_of_two_dates_in_one_month_the_one_that_it_was_moved_to_comes_first(
+    tmp_path: Path, question: str, said: str, changed: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, said, at_ms=at(2026, 10, 1))
+        say(db, changed, at_ms=at(2026, 10, 9))
+        assert quotes(db, question) == [changed, said]
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "correction", "other"),
+    [
+        (
+            "When is my appointment with Dr. Patel?",
+            "My appointment with Dr. Patel is on Thursday at 3pm",
+            "Actually the appointment is on Friday at 4pm",
+            "Actually, tea is fine",
+        ),
+        ("How much do I owe Wang?", "I owe Wang 300", "Correction: 350", "The boiler leaks"),
+        ("聚会几点开始？", "聚会八点开始", "不对，九点", "锅炉漏水"),
+        ("我借了王强多少钱？", "我借了王强三百块钱", "更正：我借了王强三百五十", "锅炉漏水"),
+    ],
+)
+def test_what_takes_a_statement_back_is_quoted_with_it_and_first(
+    tmp_path: Path, question: str, said: str, correction: str, other: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, said, correction, other, at_ms=at(2026, 11, 20))
+        assert quotes(db, question) == [correction, said]
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "between", "correction"),
+    [
+        ("When is the dinner?", "The dinner is at 7", "The boiler leaks", "Actually tea is fine"),
+        ("晚饭几点？", "晚饭七点", "锅炉漏水", "其实茶也可以"),
+    ],
+)
+def test_what_takes_something_else_back_is_no_correction(
+    tmp_path: Path, question: str, said: str, between: str, correction: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, said, between, correction, at_ms=at(2026, 11, 20))
+        assert quotes(db, question) == [said]

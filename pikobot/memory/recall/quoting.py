@@ -102,7 +102,7 @@ def _found_about(statements: Statements, text: str, language: Language, meaning:
         aside = replace(statements, asides=True).about(sought)
         about = aside if aside.answers or not about.nearest else about
     if about.answers:
-        return Found((Section(wording.FOUND[language], about.answers),))
+        return Found((Section(wording.FOUND[language], statements.corrected(about.answers)),))
     others = other_words(text)
     guessed = statements.perhaps(others, sought) if others else []
     sections = [Section(wording.PERHAPS[language], guessed)]
@@ -231,6 +231,8 @@ def _in_period(
     earlier = [] if asks_what_was_said else [each for each in quoted if names_earlier_only(each, period)]
     quoted = [each for each in quoted if each not in earlier]
     later = statements.since(quoted, subject, period)
+    quoted = [each for each in quoted if each not in later]
+    quoted = statements.corrected(quoted) if subject else quoted
     sections = [Section(wording.FOUND_SINCE[language], later)] if later else []
     for heading, each in ((wording.FOUND_IN, quoted), (wording.FOUND_OF_EARLIER, earlier)):
         if each:

@@ -27,6 +27,7 @@ from pikobot.memory.recall.small_talk import small_talk_of
 from pikobot.memory.recall.telling import (
     asks_of_owner,
     changes,
+    corrects,
     held,
     holds_like,
     holds_most,
@@ -37,9 +38,7 @@ from pikobot.memory.recall.telling import (
     tells,
 )
 from pikobot.memory.recall.times import (
-    day_said as day_said,
-)
-from pikobot.memory.recall.times import (
+    DAY_MS,
     from_ms_of,
     is_said_in,
     moment_of,
@@ -48,12 +47,15 @@ from pikobot.memory.recall.times import (
     names_time_in,
     to_ms_of,
 )
+from pikobot.memory.recall.times import (
+    day_said as day_said,
+)
 from pikobot.store.connection import Connection
 from pikobot.store.listing import SourcePosition, list_said_by, list_sources
 from pikobot.store.scopes import ScopeId
 from pikobot.store.sources import Source, SourceId, load_sources
 from pikobot.store.text.index import search_text
-from pikobot.store.text.segmentation import pieces
+from pikobot.store.text.segmentation import fold, pieces
 
 MAX_QUOTES = 5
 MAX_NEAREST = 3
@@ -136,9 +138,11 @@ class Statements:
     def since(self, quoted: Sequence[Source], words: Sequence[str], period: Period) -> list[Source]:
         """What was said of the same later than what names the period: it may have been moved or called off.
 
-        Without words of a question, what changes something and holds most of the words of what is quoted.
+        Without words of a question, what changes something and holds most of the words of what is quoted; of what is
+        quoted itself only what changes something.
         """
         found: list[Source] = []
+        known = {source.id for source in quoted}
         for source in [each for each in quoted if not is_said_in(each, period)][:MAX_LOOKED_AFTER]:
             said_on = day_said(source.said_at_ms, source.utc_offset_min)
             terms = words or lasting_words(without_periods(source.text, said_on))
@@ -146,11 +150,45 @@ class Statements:
                 later
                 for later in self._matching(terms, terms, least_share=LEAST_SHARE_OF_BEST if words else 0.0)
                 if moment_of(later) > moment_of(source)
-                and (words or (changes(later.text) and holds_most(later.text, terms)))
+                and (words or holds_most(later.text, terms))
+                and ((words and later.id not in known) or changes(later.text))
             ]
-        known = {source.id for source in quoted}
-        newest = sorted((each for each in found if each.id not in known), key=moment_of, reverse=True)
+        newest = sorted(found, key=moment_of, reverse=True)
         return distinct(newest)[:MAX_NEAREST]
+
+    def corrected(self, quoted: Sequence[Source]) -> list[Source]:
+        """The statements, each of the first ones after what corrected it, the last correction first."""
+        every: list[Source] = []
+        for position, source in enumerate(quoted):
+            corrections = self._corrections(source) if position < MAX_LOOKED_AFTER else []
+            every += [*reversed(corrections), source]
+        return distinct(every)
+
+    def _corrections(self, source: Source) -> list[Source]:
+        """What its speaker said to take it back: right after it, or within a day and with some of its words."""
+        if not source.is_dated or source.role == "assistant":
+            return []
+        following = list_sources(
+            self.conn,
+            scope_ids=[self.scope_id],
+            from_ms=source.said_at_ms,
+            to_ms=source.said_at_ms + DAY_MS,
+            before=None,
+            now_ms=self.now_ms,
+            limit=MAX_LOOKED_THROUGH,
+        )
+        terms = lasting_words(fold(source.text))
+        found: list[Source] = []
+        is_next = True
+        for each in reversed(following):
+            is_after = (each.said_at_ms, each.id) > (source.said_at_ms, source.id)
+            is_same = (each.role, each.speaker) == (source.role, source.speaker)
+            if not (is_after and is_same and self.is_told(each)):
+                continue
+            if corrects(each.text) and (is_next or held(each.text, terms)):
+                found.append(each)
+            is_next = False
+        return found
 
     def said_by(
         self, saying: Saying, words: Sequence[str], period: Period | None

@@ -63,6 +63,12 @@ _CHANGE = re.compile(
     "\\b(?:moved|postponed|rescheduled|changed|cancell?ed|shifted|delayed|instead|called off|put off|no longer|"
     "brought forward|not any ?more|now)\\b|改|取消|推迟|推遲|延[期后後]|提前|换到|換到|挪到|不再|不用去|作废|作廢"
 )
+# That what was just said was wrong.
+_CORRECTION = re.compile(
+    "\\s*(?:(?:oh|oops|sorry|wait|hmm|no|well)[,.! —-]+)*(?:actually|correction|no,|i meant?\\b|my mistake|"
+    "scratch that|rather,|not .{1,20}, but\\b)|"
+    "\\s*(?:[哦啊呃嗯]?[，,]?)(?:其实|其實|更正|纠正|糾正|不对|不對|不是|我?[说說记記写寫]错|我?[說记記]錯|应该是|應該是|准确地?说|我是说)"
+)
 _TIMES_OF_DAY = re.compile(
     "\\b(?:morning|noon|afternoon|evening|night|o'clock|am|pm|today|tomorrow|date|time)\\b|"
     "[早晚]上|[上中下]午|凌晨|[0-9一二三四五六七八九十]+[点點](?:半|[0-9一二三四五六七八九十]+分)?"
@@ -170,6 +176,11 @@ def lasting_words(rest: str) -> list[str]:
 def changes(text: str) -> bool:
     """Whether a statement tells that something is otherwise than it was."""
     return _CHANGE.search(fold(text)) is not None
+
+
+def corrects(text: str) -> bool:
+    """Whether a statement begins by taking back what was said before it: "Actually …", ``更正：…``."""
+    return _CORRECTION.match(fold(text)) is not None
 
 
 def kind_told(text: str) -> int:
