@@ -13,7 +13,10 @@ from pikobot.store.threads import ThreadId
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryQuery:
-    """What to look for. ``folded`` is a case-folded literal; ``after`` is the last (time, id) already seen."""
+    """What to look for.
+
+    ``folded`` is a literal in the form that is compared; ``after`` is the last (time, id) already seen.
+    """
 
     scope_id: ScopeId
     thread_id: ThreadId | None

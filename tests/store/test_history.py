@@ -10,6 +10,7 @@ from pikobot.store.connection import Connection, Database
 from pikobot.store.history import ContextEntry, HistoryQuery, conversation_before, search_history
 from pikobot.store.runs import RunId
 from pikobot.store.sources import SourceId, insert_source
+from pikobot.store.text.literal import folded
 from pikobot.store.threads import Thread
 from tests.clock import NOW_MS
 from tests.store import rows
@@ -20,7 +21,7 @@ def search(db: Database, thread: Thread, literal: str | None = None, **changes: 
     fields: dict[str, Any] = {
         "scope_id": thread.scope_id,
         "thread_id": None,
-        "folded": None if literal is None else literal.casefold(),
+        "folded": None if literal is None else folded(literal),
         "before_ms": None,
         "after": None,
         "without_run": None,
@@ -119,7 +120,7 @@ def test_paging_gives_what_a_naive_scan_finds(
             (one.at, source_id)
             for source_id, one in zip(ids, said, strict=True)
             if one.thread in ((0, 1) if thread is None else (thread,))
-            and (literal is None or literal.casefold() in one.text.casefold())
+            and (literal is None or folded(literal) in folded(one.text))
             and (before is None or one.at < before)
             and (one.expires is None or one.expires > NOW)
         ),
