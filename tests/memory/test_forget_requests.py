@@ -527,3 +527,39 @@ def test_many_beginnings_of_a_request_are_read_in_one_way_each(text: str) -> Non
 )
 def test_words_that_are_said_again_and_again_are_read_in_one_way_each(text: str) -> None:
     assert read_request(text, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("I don't want you to keep that Paul is a pilot", words("paul", "pilot")),
+        ("I'd rather you forgot what Paul said about Anna", words("paul", "anna")),
+        ("Don't remember Anna's phone number", words("anna", "phone", "number")),
+        ("我不想让你保留保罗是飞行员", words("保罗", "飞行员")),
+        ("你最好忘了保罗说小红的话", words("保罗", "小红")),
+        ("那四十块的事你可以忘了", words("四十块")),
+        ("forget what I said about mushrooms, not the rest", words("mushrooms")),
+        ("forget my dentist. Nothing else.", words("dentist")),
+        ("把香菜的事忘了，别的不要动", words("香菜")),
+        ("把香菜的事忘了。其他的都保留。", words("香菜")),
+        ("forget that Linda is quitting, it's a secret", words("linda", "quitting")),
+        ("忘记林悦要辞职，这是秘密", words("林悦要辞职")),
+        ("请抹掉小军的生日", words("小军", "生日")),
+    ],
+)
+def test_a_request_is_read_however_it_is_put(text: str, request_: ForgetRequest) -> None:
+    assert means_to_forget(text)
+    assert read_request(text, TODAY, is_alone=True) == request_
+
+
+@pytest.mark.parametrize("text", ["忘记是", "忘记不", 'forget that Zoe said "don\'t delete my photos"'])
+def test_a_request_of_next_to_nothing_or_with_a_quotation_is_no_statement(text: str) -> None:
+    assert means_to_forget(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I don't want you to keep calling me", "别记错我的名字", "我妈说你可以忘了", "我妈生病了，这是秘密"],
+)
+def test_what_only_resembles_a_request_is_none(text: str) -> None:
+    assert not means_to_forget(text)

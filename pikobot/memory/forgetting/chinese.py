@@ -46,7 +46,7 @@ _ZH_SAID_BY = re.compile(
     "(?!(?:我们|我們|我|你)?(?:关于|關於|有关|有關)|(?:我们|我們|我)[跟和对對同与與])(?:"
     "(?:所有|一切|全部)?(?P<name>[^的]{1,12}?)(?:[跟和对對给給向]我们?)?(?:都|所|曾经|曾經|曾)?"
     f"(?:{_ZH_SAY}|发|發|告诉我|告訴我)(?:过|過|了|到)*(?:(?:的?{_ZH_OF}(?P<topic>.+?))?的?(?:所有|一切|全部)?的?"
-    "(?:话|話|一切|内容|內容|东西|東西|事情|事|消息)?|的(?P<thing>[^的我你他她它]{1,12}))|"
+    "(?:话|話|一切|内容|內容|东西|東西|事情|事|消息)?|的(?P<thing>[^的我你他她它]{1,12})|(?P<of>[^的我你他她它]{1,8})的(?:坏|壞)?(?:话|話))|"
     "(?P<whose>[^的]{1,12})的(?:所有|一切|全部)?(?:话|話|发言|發言|言论|言論|消息|聊天记录|聊天記錄))"
 )
 _ZH_AND_SAID = re.compile(
@@ -70,6 +70,11 @@ _ZH_ABOUT = re.compile(
 _ZH_MEMORIES = re.compile(
     "(?P<topic>[^这這那].*?)(?:(?:的)?(?:记忆|記憶|记录|記錄|内容|內容|信息|资料|資料|消息)|"
     "的?(?:这|這|那)(?:一)?(?:句|条|條|段)(?:话|話|消息)?)"
+)
+_ZH_FUNCTION = re.compile("[是不没沒有的和跟与與在也都就还還]{1,2}")
+# Something of somebody, where a polite word shows that pikobot is asked.
+_ZH_BARE_OF = re.compile(
+    "[^的和跟与與或除只不没沒别別全每各这這那]{1,8}(?<![上下里裡中外])的[^的和跟与與或除只不没沒别別全每各]{1,8}"
 )
 # An object that shows what is meant: without one of these, "忘记带伞" tells what somebody forgot to do.
 CHINESE_MARKED = re.compile("我|你|关于|關於|有关|有關|这|這|那|所有|一切|全部|刚|剛|跟|和|与|與|他|她")
@@ -120,7 +125,7 @@ def _tells_no_past(asked: re.Match[str]) -> bool:
     is_verb_first = not asked.string.startswith(("把", "将", "將"))
     if asked["end"] == "了" and (is_verb_first and asked["verb"] != "忘掉"):
         return False
-    if asked["end"] != "了" and _ZH_NAMES_NOTHING.fullmatch(named):
+    if asked["end"] != "了" and (_ZH_NAMES_NOTHING.fullmatch(named) or _ZH_FUNCTION.fullmatch(named)):
         return True
     if asked["verb"] == "忘了":
         return False
@@ -176,6 +181,8 @@ def bare_chinese(sentence: str) -> ForgetRequest | None:
     named = asked["object"].strip(" ,，")
     if asked["verb"].startswith("忘") and _ZH_NAMES.fullmatch(named):
         return about(_ZH_LIST.sub(" ", named))
+    if _without_politeness(sentence)[0] and _ZH_BARE_OF.fullmatch(named):
+        return about(named)
     return about(named) if _ZH_BARE.fullmatch(named) and not _ZH_NAMES_NOTHING.fullmatch(named) else None
 
 
@@ -192,7 +199,7 @@ def _chinese_said_by(named: str) -> ForgetRequest | None:
     name = found["name"] or found["whose"]
     is_nobody = _ZH_SOMEBODY.fullmatch(name) or periods_in(name, ANY_DAY)
     words = () if is_nobody else tuple(keywords(name))
-    if topic := found["topic"] or found["thing"]:
+    if topic := found["topic"] or found["thing"] or found["of"]:
         return about(f"{name if words else ''} {topic}")
     return ForgetRequest(words=words, is_said_by=True)
 

@@ -40,18 +40,42 @@ _WISH = re.compile(
 _STOP = re.compile(
     "^((?:please |pikobot |can you |could you )*)stop (?:remember|keep|stor)ing\\b|"
     "^(please )(?:do not|don't|no longer) (?:remember|keep|store)\\b|"
+    "^(?:do not|don't) (?:remember|store)(?= (?:that|my|what (?:i|we)|[^ ]+(?: [^ ]+)?'s)\\b)|"
     "^(?:i(?: would|'d) (?:rather|prefer(?: it if| that)?) you (?:did not|didn't|do not|don't|no longer)|"
-    "i (?:do not|don't) want you to) (?:remember|store)(?:ed|d)?\\b|"
+    "i (?:do not|don't) want you to) (?:(?:remember|store)(?:ed|d)?\\b|"
+    "(?:keep|kept|retain|save)d?(?= (?:that|my|what)\\b))|"
     "^(?:you (?:do not|don't|no longer)(?: need| have) to|(?:there is |there's )?no need to) remember\\b"
 )
 _CHINESE_STOP = re.compile(
     "(?:(?P<polite>(?:请|請|你|麻烦|麻煩|以后|以後)*)(?:别|別|不要)(?P<again>再)?|"
     "(?P<asked>你?(?:不用|不必|不需要|没必要|沒必要|无需|無需)再|你(?:不用|不必|不需要|没必要|沒必要)|"
-    "我?(?:不想让你|不想讓你|不希望你)再?))"
-    "(?:记得|記得|记着|記著|记住|記住)(?P<object>.+?)(?P<end>了)?吧?"
+    "我?(?:不想让[你您]|不想讓[你您]|不要[你您]|不希望[你您])再?(?P<keeping>保留|保存|储存|儲存|[记記](?:录|錄|下))?))"
+    "(?(keeping)|(?:记得|記得|记着|記著|记住|記住|[记記](?=[^得着著住错錯性仇恨]{1,12}的)))(?P<object>.+?)(?P<end>了)?吧?"
 )
 _CHINESE_WISH = re.compile(
-    "(?:要是|如果|最好)[你您]能?(?P<wished>.+?)就(?:好|行|可以|太好|更好)了|最好[你您]能?(?P<best>.+)"
+    "(?:要是|如果|最好)[你您]能?(?P<wished>.+?)就(?:好|行|可以|太好|更好)了|(?:最好[你您]|[你您]最好)能?(?P<best>.+)"
+)
+# What it is about comes first: 那四十块的事你可以忘了. "我妈说你可以忘了" tells what somebody said.
+_CHINESE_TOPIC_FIRST = re.compile(
+    "(?P<object>[^你您,，]{1,60})(?<![说說讲講为為得诉訴])[,，]?[你您](?:现在|現在|就)?(?:可以|能|最好|应该|應該|该|該)"
+    f"(?:现在|現在|就|都|全)*(?P<verb>{CHINESE_VERB}|忘)[了掉吧]*"
+)
+# What says no more than that all else stays, or why.
+_REST_STAYS = re.compile(
+    "(?:^|,? (?:and |but )?)(?:(?:not|keep|leave) (?:all )?the (?:rest|others?)(?: alone| as (?:it|they) (?:is|are))?|"
+    "(?:(?:and |but )?nothing|not anything) else|only that|just that)$|"
+    "(?:^|[,，]?(?:但是?)?)(?:(?:其他|其它|其余|其餘|别的|別的|剩下)的?(?:都|就|全|也)?(?:不要|别|別|不用|不)"
+    "(?:动|動|删|刪|忘|碰|改|管)(?:了|掉)?|(?:其他|其它|其余|其餘|别的|別的|剩下)的?(?:都|就|全)?(?:保留|留着|留下|不变|不變))$"
+)
+_REASON = re.compile(
+    "^(?P<asked>(?:(?:please|pls|pikobot|can you|could you) )*"
+    + VERB
+    + " .+?), (?:because )?(?:it|that|this)(?:'s| is| was) "
+    "(?:(?:just|only|all|a|an|my|her|his|their|our|supposed to be) )*"
+    "(?:secret|private|confidential|joke|lie|mistake|wrong|not true|untrue|personal|outdated)$|"
+    "^(?P<chinese>(?:请|請|你|麻烦|帮我)*+(?:[把将將].{1,60}?)?" + CHINESE_VERB + ".*?)[,，](?:因为|因為)?"
+    "(?:这|這|那|它)(?:只|都|还|還)?(?:是|不是)(?:一?个|一?個)?(?:我的|她的|他的)?"
+    "(?:秘密|隐私|隱私|私事|机密|機密|玩笑|开玩笑的?|假的|真的|错的|錯的)$"
 )
 
 _BEFORE_VERB = (
@@ -115,7 +139,7 @@ def read_request(text: str, today: date, *, is_alone: bool = False) -> ForgetReq
 
     ``is_alone``: there is no model that could tell more.
     """
-    sentences = [each for each in _sentences(text[: MAX_REQUEST_CHARS + 1]) if not _COURTESY.fullmatch(each)]
+    sentences = _asking(text[: MAX_REQUEST_CHARS + 1])
     if len(text) > MAX_REQUEST_CHARS or len(sentences) != 1 or not _is_request(sentences[0]):
         return None
     asked = sentences[0]
@@ -131,13 +155,19 @@ def means_to_forget(text: str) -> bool:
     """Whether a message is nothing but a request to forget, of whatever, and so states nothing."""
     if len(text) > MAX_REQUEST_CHARS or not asks_to_forget(text):
         return False
-    sentences = [each for each in _sentences(text) if not _COURTESY.fullmatch(each)]
     return all(
         _is_request(each)
         and not _TELLS_ELSE.search(each)
         and (is_english_meant(each) or is_chinese_meant(each))
-        for each in sentences
+        for each in _asking(text)
     )
+
+
+def _asking(text: str) -> list[str]:
+    """The sentences that are no mere courtesy, nor say only that all else stays."""
+    return [
+        each for each in _sentences(text) if not _COURTESY.fullmatch(each) and not _REST_STAYS.fullmatch(each)
+    ]
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -153,7 +183,11 @@ def _in_plain_verbs(sentence: str) -> str:
     sentence = _STOP.sub(
         lambda stop: f"{stop[1] or stop[2] or ('please ' if stop[1] is None else '')}forget", sentence
     )
-    sentence = sentence.replace("get rid of", "remove")
+    sentence = _REST_STAYS.sub("", sentence.replace("get rid of", "remove")) or sentence
+    if reason := _REASON.fullmatch(sentence):
+        sentence = f"please {reason['asked']}" if reason["asked"] else f"请{reason['chinese']}"
+    if first := _CHINESE_TOPIC_FIRST.fullmatch(sentence):
+        return f"请把{first['object']}{first['verb']}掉"
     if wished := _CHINESE_WISH.fullmatch(sentence):
         sentence = f"请{wished['wished'] or wished['best']}"
     stop = _CHINESE_STOP.fullmatch(sentence)
@@ -169,6 +203,7 @@ def _in_plain_verbs(sentence: str) -> str:
 
 
 def _is_request(sentence: str) -> bool:
+    sentence = _QUOTED.sub(" ", sentence).strip()
     clauses = [clause.strip() for clause in _CLAUSE_END.split(sentence)]
     for position, clause in enumerate(clauses):
         is_asked_about = _NOT_A_REQUEST.search(clause if position else sentence)
