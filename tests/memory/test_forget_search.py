@@ -222,3 +222,9 @@ def test_what_was_last_said_is_not_the_request_to_forget_it(db: Database, first:
 def test_where_only_requests_to_forget_were_said_the_last_one_is_the_last_message(db: Database) -> None:
     assert found(db, "删掉最后一条消息") == (Reach.ALL, [])
     assert found(db, "把上一句删了") == (Reach.ALL, ["删掉最后一条消息"])
+
+
+@pytest.mark.parametrize("asked", ["forget ok", "forget oke", "忘掉 ok"])
+def test_a_few_letters_inside_a_word_are_not_near(db: Database, asked: str) -> None:
+    say(db, "I smoke, and I like the joke", "我讲了一个 joke")
+    assert found(db, asked) == (Reach.ALL, [])

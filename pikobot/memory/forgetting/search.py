@@ -33,6 +33,7 @@ from pikobot.store.threads import Thread
 MAX_LOOSE = 10
 MAX_LOOSE_READ = 200
 MAX_EXACT_READ = 20
+LEAST_PART_OF_WORD = 4  # characters
 LEAST_SHARE = 0.5  # of the words, beside what holds all of them
 LEAST_SHARE_OF_CORRECTED = 1 / 3  # where that, or what is looked at, corrects something
 LEAST_SHARE_OF_NEAREST = 0.8
@@ -153,7 +154,8 @@ def _find_about(
     exact = sorted({*resolved.sources, *sought(matching)})
     first = list(islice((source for source in _read(conn, exact, now_ms) if _tells(source)), MAX_EXACT_READ))
     shares = shares_of(conn, request.words, bounds, without=along)
-    if not first:  # then a part of a word is near as well: "Quokka" in "Quokkasnout"
+    if not first and all(is_cjk(word) or len(word) >= LEAST_PART_OF_WORD for word in request.words):
+        # Then a part of a word is near as well: "Quokka" in "Quokkasnout", but not "ok" in "smoke".
         anywhere = resolve(conn, replace(target, whole_words=False), scopes).sources
         shares |= dict.fromkeys(anywhere, 1.0)
     shares = {each: shares[each] for each in sought(set(shares).difference(exact))}
