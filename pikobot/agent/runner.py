@@ -146,7 +146,7 @@ class Runner:
             if isinstance(waiting, Proposal):
                 return self._decide(waiting, text, self._ledger_path)
             if waiting and not means_to_forget(text):
-                return _told(nothing_waits_text(language_of(text)))
+                return await self._tell_nothing_waits(text, thread_key, thread_id, is_standalone)
         request = Request(
             text=text,
             scope=self._owner,
@@ -186,6 +186,19 @@ class Runner:
             )
 
         return await self._db.read_async(find)
+
+    async def _tell_nothing_waits(
+        self, text: str, thread_key: str | None, thread_id: str | None, is_standalone: bool
+    ) -> Answering:
+        before = await self._db.read_async(
+            proposals.last_said,
+            self._owner,
+            thread_key=thread_key,
+            thread_id=thread_id,
+            is_standalone=is_standalone,
+            now_ms=self._db.clock.now_ms(),
+        )
+        return _told(nothing_waits_text(language_of(f"{text} {before or ''}")))
 
     def _decide(self, proposal: Proposal, text: str, ledger_path: Path) -> Answering:
         """Carry out the owner's word about what was shown. It can't be stopped: an erasure ends as a whole."""

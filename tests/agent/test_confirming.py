@@ -17,6 +17,7 @@ from pikobot.memory.forgetting.wording import (
     unclear_text,
     unheeded_text,
 )
+from pikobot.memory.language.questions import language_of
 from pikobot.store.connection import Database
 from pikobot.store.leases import State
 from tests.agent.playing import PlayedModel, call, says
@@ -176,7 +177,7 @@ async def test_without_a_model_a_request_is_never_noted_as_a_statement(
             ended = await tell(runner, request_text)
             assert not ended.proposes_erasure
             assert ended.text.startswith(("Nothing that is kept matches", "没有找到匹配的内容"))
-            assert (await tell(runner, "yes")).text == nothing_waits_text("en")
+            assert (await tell(runner, "yes")).text == nothing_waits_text(language_of(request_text))
             assert texts(db) == [request_text, ended.text]
 
 

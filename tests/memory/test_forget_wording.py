@@ -3,7 +3,7 @@
 import pytest
 
 from pikobot.memory.forgetting.preview import MAX_BEGINNING_CHARS, PreviewItem
-from pikobot.memory.forgetting.wording import item_text, says_yes
+from pikobot.memory.forgetting.wording import item_text, says_no, says_yes
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,35 @@ def test_a_statement_is_shown_as_answers_quote_it() -> None:
         item_text(said._replace(role="participant", speaker="小美"), "en")
         == "30 November 2026, 小美: “I like tea”"
     )
+
+
+@pytest.mark.parametrize(
+    "text", ["yes", "Yes.", " Y ", "yes please!", "do it", "是", "是的。", "好的", "“是”", "确认"]
+)
+def test_a_bare_yes_is_one(text: str) -> None:
+    assert says_yes(text)
+    assert not says_no(text)
+
+
+@pytest.mark.parametrize("text", ["no", "No, thanks", "n", "cancel", "不", "不要！", "取消"])
+def test_a_bare_no_is_one(text: str) -> None:
+    assert says_no(text)
+    assert not says_yes(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "yes but not the second one",
+        "yesterday",
+        "是不是",
+        "是的，但是留下第二条",
+        "please",
+        "",
+        "?",
+        "nobody",
+    ],
+)
+def test_what_says_more_is_neither(text: str) -> None:
+    assert not says_yes(text)
+    assert not says_no(text)

@@ -120,6 +120,20 @@ def was_about_forgetting(
     return has_lapsed or (last is not None and means_to_forget(last))
 
 
+def last_said(
+    conn: Connection,
+    owner: Scope,
+    *,
+    thread_key: str | None,
+    thread_id: str | None,
+    is_standalone: bool,
+    now_ms: int,
+) -> str | None:
+    """The last message of a place, which tells the language of what has none itself, such as a ``yes``."""
+    place = place_of(conn, owner, thread_key=thread_key, thread_id=thread_id, is_standalone=is_standalone)
+    return None if place is None else proposals.last_request(conn, place, now_ms=now_ms)
+
+
 def place_of(
     conn: Connection,
     owner: Scope,

@@ -233,7 +233,7 @@ _REACHES: dict[Reach, dict[Language, str]] = {
         "zh": "其中有些只含有你所说的一部分字词，回复“是”会一并删除；`/忘记 文字` 只删除包含该文字的消息。",
     },
     Reach.NEAREST: {
-        "en": "Nothing that is kept holds all of your words. This comes nearest:",
-        "zh": "没有内容含有你所说的全部字词，最接近的是：",
+        "en": "Nothing is certainly what you mean. This comes nearest:",
+        "zh": "没有找到确定是你所指的内容，最接近的是：",
     },
 }
