@@ -238,3 +238,21 @@ def test_where_nothing_is_near_nothing_is_quoted(tmp_path: Path, question: str, 
     with opened(tmp_path) as db:
         say(db, "My cat is called Miso", "我的猫叫米粒")
         assert ask(db, question).text == nothing
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("我从哪儿搬来的？", "我三年前从成都搬到杭州"),
+        ("我不能吃什么？", "我对花生过敏"),
+        ("What can't I eat?", "I'm allergic to nuts"),
+    ],
+)
+def test_what_moved_or_is_not_eaten_is_guessed_from_other_words(
+    tmp_path: Path, question: str, told: str
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, told, "The boiler leaks 锅炉漏水")
+        answer = ask(db, question).text
+        assert answer.count("“") == 1
+        assert f"“{told}”" in answer

@@ -253,3 +253,23 @@ def test_to_whom_of_the_two_it_was_said_is_no_subject(tmp_path: Path, question: 
         say(db, "猫叫米粒", at_ms=NOW_MS - 10 * DAY_MS)
         say(db, "小王跟我说他要来", at_ms=NOW_MS - 90 * DAY_MS)
         assert quotes(db, question) == ["猫叫米粒"]
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("我姐住哪儿？", ["我姐姐陈丽住在南京"]),
+        ("我姐姐住哪儿？", ["我姐姐陈丽住在南京"]),
+        ("我弟弟在哪里上学？", ["我弟在墨西哥上学"]),
+        ("我的猫叫什么名字？", ["我有两只猫，叫豆豆和花花"]),
+        ("我家猫叫什么？", ["我有两只猫，叫豆豆和花花"]),
+        ("What are my cats called?", ["I have two cats, called Bean and Flora"]),
+    ],
+)
+def test_a_relative_has_short_names_and_a_cat_is_not_named_like_its_owner(
+    tmp_path: Path, question: str, told: list[str]
+) -> None:
+    with opened(tmp_path) as db:
+        say(db, "我叫林晓，住在杭州", "我姐姐陈丽住在南京", "我有两只猫，叫豆豆和花花", "我弟在墨西哥上学")
+        say(db, "My name is Lin", "I have two cats, called Bean and Flora")
+        assert quotes(db, question) == told

@@ -34,6 +34,8 @@ _YES_NO = re.compile(
 _OWNED_BY = re.compile(
     "\\b(?!(?:what|who|where|when|how|that|there|here|it|he|she|let)['’])([^\\W\\d_]{3,})['’]s \\w"
 )
+# Whose name is asked for: 猫 in 我的猫叫什么.
+_BEARER = re.compile("(?:的|我家?|我[们們]家?)(?P<thing>[^\\W\\d_的我们們家]{1,4}) ?叫(?=什么|什麼|甚麼|啥)")
 _WHO = re.compile("\\bwho(?:'s)?\\b|[谁誰]")
 _OWN_PAIR = re.compile("我(?![们們的])[^\\W\\d_]")
 
@@ -145,9 +147,13 @@ def is_yes_no(text: str) -> bool:
     return _YES_NO.search(fold(text[:MAX_CHARS_READ].strip())) is not None
 
 
-def without_listener(text: str) -> str:
-    """A question without to whom it was said, where that is one of the two who talk: ``林悦跟我说了什么``."""
-    return _CHINESE_LISTENER.sub("", text[:MAX_CHARS_READ])
+def read_plainly(text: str) -> str:
+    """A question as it is to be searched for, with a bearer apart from its name: ``我的猫 叫什么``.
+
+    It has no words for the one of the two who talk to whom it was said: ``林悦跟我说了什么``.
+    """
+    plain = _CHINESE_LISTENER.sub("", text[:MAX_CHARS_READ])
+    return _BEARER.sub(lambda match: f"{match.group()[:-1].rstrip()} 叫", plain)
 
 
 def read_saying(rest: str) -> Saying | None:
@@ -163,6 +169,7 @@ def read_saying(rest: str) -> Saying | None:
 def _names(text: str, period_words: str) -> list[str]:
     passed = _TIMES | set(pieces(period_words))
     words = [fold(match) for match in _CAPITALISED.findall(text)] + _OWNED_BY.findall(fold(text))
+    words += [match["thing"] for match in _BEARER.finditer(text)]
     found = [word for word in words if word not in passed and keywords(word) and not relatives_in(word)]
     for run in keywords(text):
         if is_cjk(run) and run not in period_words and len(run) <= _LONGEST_WITH_OBJECT:

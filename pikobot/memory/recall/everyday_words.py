@@ -37,7 +37,8 @@ mother, mum, mom, 妈妈, 母亲
 father, dad, 爸爸, 父亲
 siblings, sibling, 兄弟姐妹 | brother, sister, 哥哥, 弟弟, 姐姐, 妹妹
 parents, 父母, 爸妈 | mother, father, mum, mom, dad, 妈妈, 爸爸, 母亲, 父亲
-allergy, allergies, allergic, 过敏
+allergy, allergies, allergic, can't i eat, 过敏, 不能吃 | can't eat, cannot eat
+搬来, 搬到, 搬去, 搬家 | 搬, moved
 diet, 饮食, 忌口 | vegetarian, vegan, 吃素
 salary, wage, earn, income, 工资, 薪水, 收入
 hobby, hobbies, 爱好, 兴趣 | like, love, enjoy, 喜欢
@@ -60,7 +61,7 @@ def _read(line: str) -> _Group:
     questions = [word.strip() for word in asked.split(",")]
     answers = [word.strip() for word in told.split(",") if word.strip()]
     pattern = "|".join(word if is_cjk(word) else f"\\b{word}\\b" for word in questions)
-    words = [word for word in [*questions, *answers] if not word.startswith("how ")]
+    words = [word for word in [*questions, *answers] if not word.startswith(("how ", "can't i "))]
     return _Group(re.compile(pattern), tuple(words))
 
 

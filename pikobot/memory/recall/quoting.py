@@ -13,7 +13,7 @@ from pikobot.memory.embedding.contract import QueryVector
 from pikobot.memory.language.periods import EveryYear, Period, Understood, find_period
 from pikobot.memory.language.questions import Language, is_follow_up, keywords, language_of, subject_words
 from pikobot.memory.recall import wording
-from pikobot.memory.recall.asking import Saying, Sought, read_saying, read_sought, without_listener
+from pikobot.memory.recall.asking import Saying, Sought, read_plainly, read_saying, read_sought
 from pikobot.memory.recall.everyday_words import other_words
 from pikobot.memory.recall.order import distinct
 from pikobot.memory.recall.statements import MAX_QUOTES, About, Statements
@@ -56,7 +56,7 @@ def nothing(language: Language) -> Found:
 
 def find(statements: Statements, text: str, today: date, *, meaning: QueryVector | None = None) -> Found:
     """What is quoted for a question, or for a few bare words, as asked on that day."""
-    language, text = language_of(text), without_listener(text)
+    language, text = language_of(text), read_plainly(text)
     understood = find_period(text, today)
     saying = read_saying(fold(text) if understood is None else understood.rest)
     is_listed = saying is not None and saying.is_owner and understood is not None
@@ -125,7 +125,8 @@ def _nearest(about: About, text: str, language: Language) -> str:
 def _as_asked(name: frozenset[str], text: str) -> str:
     """The form of a name that the question has, as it is written there; of whoever asks "your brother"."""
     folded = fold(text)
-    form = max((each for each in name if each in folded), key=len, default=min(name))
+    forms = sorted(each for each in name if each in folded)
+    form = max(forms, key=lambda each: (len(each), not each.startswith("我")), default=min(name))
     if f"my {form}" in folded:
         return f"your {form}"
     at = folded.find(form)

@@ -36,10 +36,10 @@ _RELATIVES: tuple[frozenset[str], ...] = (
     frozenset({"mother", "mum", "mom", "妈妈", "媽媽", "母亲", "母親", "妈"}),
     frozenset({"father", "dad", "爸爸", "父亲", "父親", "爸"}),
     frozenset({"parents", "父母", "爸妈"}),
-    frozenset({"brother", "brothers", "哥哥"}),
-    frozenset({"brother", "brothers", "弟弟"}),
-    frozenset({"sister", "sisters", "姐姐"}),
-    frozenset({"sister", "sisters", "妹妹"}),
+    frozenset({"brother", "brothers", "哥哥", "我哥"}),
+    frozenset({"brother", "brothers", "弟弟", "我弟"}),
+    frozenset({"sister", "sisters", "姐姐", "我姐"}),
+    frozenset({"sister", "sisters", "妹妹", "我妹"}),
     frozenset({"son", "sons", "儿子", "兒子"}),
     frozenset({"daughter", "daughters", "女儿", "女兒"}),
     frozenset({"wife", "老婆", "妻子", "太太"}),
@@ -83,7 +83,7 @@ _ENGLISH_RELATIVE = "|".join(word for word in _RELATIVE if not is_cjk(word))
 _ANOTHER = re.compile(f"\\b(?:{_ENGLISH_RELATIVE})\\b|{_CHINESE_RELATIVE}")
 _ONESELF = re.compile(
     f"\\bi\\b|\\bmy (?!(?:\\w+ )?(?:{_ENGLISH_RELATIVE})\\b)|"
-    f"我(?!(?:[们們]|家)?的?[小大二三]?(?:{_CHINESE_RELATIVE}))"
+    f"我(?!(?:[们們]|家)?的?[小大二三]?(?:[哥弟姐妹]|{_CHINESE_RELATIVE}))"
 )
 _KINDS = [
     re.compile(kind)
