@@ -27,6 +27,7 @@ from pikobot.channels.terminal.commands import MAX_THREADS_SHOWN
 from pikobot.channels.terminal.services import TerminalServices
 from pikobot.clock import Clock, SystemClock
 from pikobot.config import Config
+from pikobot.credentials import Secret
 from pikobot.instance import Instance
 from pikobot.memory import extract
 from pikobot.memory.embedding import embed
@@ -82,9 +83,7 @@ async def serving(
         stack.callback(db.close)
         await _recover(db, config)
         answers, learns = chat_brain(config, credentials, clock), learning_brain(config, credentials, clock)
-        for brain in (answers, learns):
-            if brain is not None and brain.close is not None:
-                stack.push_async_callback(brain.close)
+        _close_in_the_end(stack, answers, learns)
         embedding = embedding_of(config, credentials, clock)
         stack.push_async_callback(embedding.aclose)
         indexer = _indexer(db, embedding) if serves_all else None
@@ -114,10 +113,7 @@ async def serving(
             queries=operator.queries,
             ledger_path=instance.ledger_path,
         )
-        remove_socket(instance)
-        stack.callback(remove_socket, instance)
-        server = OperatorServer(operator, credentials.operator_token)
-        await stack.enter_async_context(serve_operator(server, instance.socket_path))
+        await stack.enter_async_context(_listening(instance, operator, credentials.operator_token))
         stack.push_async_callback(runner.aclose)
         stack.enter_context(_first_failure())
         async with asyncio.TaskGroup() as group:
@@ -128,6 +124,25 @@ async def serving(
             finally:
                 watch.cancel()
                 worker.cancel()
+
+
+def _close_in_the_end(stack: AsyncExitStack, *brains: Brain | None) -> None:
+    for brain in brains:
+        if brain is not None and brain.close is not None:
+            stack.push_async_callback(brain.close)
+
+
+@asynccontextmanager
+async def _listening(
+    instance: Instance, operator: OperatorContext, token: Secret | None
+) -> AsyncIterator[None]:
+    """Answer the operator at the instance's socket, which is there only meanwhile."""
+    remove_socket(instance)
+    try:
+        async with serve_operator(OperatorServer(operator, token), instance.socket_path):
+            yield
+    finally:
+        remove_socket(instance)
 
 
 async def _recover(db: Database, config: Config) -> None:
