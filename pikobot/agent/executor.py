@@ -36,7 +36,7 @@ from pikobot.memory.forgetting.wording import (
 from pikobot.memory.forgetting.words import ForgetRequest
 from pikobot.memory.language.questions import is_question, language_of
 from pikobot.memory.recall.answers import MemoryAnswer, answer_from_memory
-from pikobot.memory.recall.statements import day_said
+from pikobot.memory.recall.times import day_said
 from pikobot.store.attempts import AttemptId
 from pikobot.store.connection import Database
 from pikobot.store.leases import State

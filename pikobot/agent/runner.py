@@ -141,12 +141,12 @@ class Runner:
         """
         text = clean_text("the message", text, max_chars=MAX_REQUEST_CHARS)
         thread_key = _clean_key(thread_key)
-        waiting = await self._find_waiting(thread_key, thread_id, is_standalone)
+        waiting, before = await self._find_waiting(thread_key, thread_id, is_standalone)
         if (says_yes(text) or says_no(text)) and self._ledger_path is not None:
             if isinstance(waiting, Proposal):
                 return self._decide(waiting, text, self._ledger_path)
             if waiting and not means_to_forget(text):
-                return await self._tell_nothing_waits(text, thread_key, thread_id, is_standalone)
+                return _told(nothing_waits_text(language_of(f"{text} {before or ''}")))
         request = Request(
             text=text,
             scope=self._owner,
@@ -170,35 +170,25 @@ class Runner:
 
     async def _find_waiting(
         self, thread_key: str | None, thread_id: str | None, is_standalone: bool
-    ) -> Proposal | bool:
-        """What a bare yes or no decides on; without that, whether it can only have been meant for such a thing."""
+    ) -> tuple[Proposal | bool, str | None]:
+        """What a bare yes or no decides on; without that, whether it can only have been meant for such a thing.
+
+        And what was said before it there, for the language of the answer.
+        """
         owner, now_ms = self._owner, self._db.clock.now_ms()
 
-        def find(conn: Connection) -> Proposal | bool:
-            place = {"thread_key": thread_key, "thread_id": thread_id}
-            waiting = proposals.waiting(conn, owner, **place, is_standalone=is_standalone, now_ms=now_ms)
-            return (
-                waiting
-                or self._brain is None
-                or proposals.was_about_forgetting(
-                    conn, owner, **place, is_standalone=is_standalone, now_ms=now_ms
-                )
+        def find(conn: Connection) -> tuple[Proposal | bool, str | None]:
+            place = proposals.place_of(
+                conn, owner, thread_key=thread_key, thread_id=thread_id, is_standalone=is_standalone
             )
+            waiting = (
+                proposals.waiting(conn, place, now_ms=now_ms)
+                or self._brain is None
+                or proposals.was_about_forgetting(conn, place, is_standalone=is_standalone, now_ms=now_ms)
+            )
+            return waiting, proposals.last_said(conn, place, now_ms=now_ms)
 
         return await self._db.read_async(find)
-
-    async def _tell_nothing_waits(
-        self, text: str, thread_key: str | None, thread_id: str | None, is_standalone: bool
-    ) -> Answering:
-        before = await self._db.read_async(
-            proposals.last_said,
-            self._owner,
-            thread_key=thread_key,
-            thread_id=thread_id,
-            is_standalone=is_standalone,
-            now_ms=self._db.clock.now_ms(),
-        )
-        return _told(nothing_waits_text(language_of(f"{text} {before or ''}")))
 
     def _decide(self, proposal: Proposal, text: str, ledger_path: Path) -> Answering:
         """Carry out the owner's word about what was shown. It can't be stopped: an erasure ends as a whole."""

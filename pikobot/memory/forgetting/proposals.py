@@ -83,36 +83,18 @@ def show(db: Database, lease: Lease, language: Language, asked: Asked = NOTHING)
         return wording.proposal_text(with_answer, language, asked)
 
 
-def waiting(
-    conn: Connection,
-    owner: Scope,
-    *,
-    thread_key: str | None,
-    thread_id: str | None,
-    is_standalone: bool,
-    now_ms: int,
-) -> Proposal | None:
+def waiting(conn: Connection, place: Place | None, *, now_ms: int) -> Proposal | None:
     """What the next message at a place may confirm."""
-    place = place_of(conn, owner, thread_key=thread_key, thread_id=thread_id, is_standalone=is_standalone)
     return None if place is None else proposals.find_waiting(conn, place, since_ms=now_ms - CONFIRM_WITHIN_MS)
 
 
-def was_about_forgetting(
-    conn: Connection,
-    owner: Scope,
-    *,
-    thread_key: str | None,
-    thread_id: str | None,
-    is_standalone: bool,
-    now_ms: int,
-) -> bool:
+def was_about_forgetting(conn: Connection, place: Place | None, *, is_standalone: bool, now_ms: int) -> bool:
     """Whether a bare yes or no at a place can only mean what was to be forgotten, though nothing waits for it now.
 
     Between requests that stand alone there is nothing else to say yes to.
     """
     if is_standalone:
         return True
-    place = place_of(conn, owner, thread_key=thread_key, thread_id=thread_id, is_standalone=False)
     if place is None:
         return False
     last = proposals.last_request(conn, place, now_ms=now_ms)
@@ -120,17 +102,8 @@ def was_about_forgetting(
     return has_lapsed or (last is not None and means_to_forget(last))
 
 
-def last_said(
-    conn: Connection,
-    owner: Scope,
-    *,
-    thread_key: str | None,
-    thread_id: str | None,
-    is_standalone: bool,
-    now_ms: int,
-) -> str | None:
+def last_said(conn: Connection, place: Place | None, *, now_ms: int) -> str | None:
     """The last message of a place, which tells the language of what has none itself, such as a ``yes``."""
-    place = place_of(conn, owner, thread_key=thread_key, thread_id=thread_id, is_standalone=is_standalone)
     return None if place is None else proposals.last_request(conn, place, now_ms=now_ms)
 
 

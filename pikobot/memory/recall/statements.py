@@ -39,6 +39,7 @@ from pikobot.memory.recall.telling import (
 )
 from pikobot.memory.recall.times import (
     DAY_MS,
+    day_said,
     from_ms_of,
     is_said_in,
     moment_of,
@@ -46,9 +47,6 @@ from pikobot.memory.recall.times import (
     names_of,
     names_time_in,
     to_ms_of,
-)
-from pikobot.memory.recall.times import (
-    day_said as day_said,
 )
 from pikobot.store.connection import Connection
 from pikobot.store.listing import SourcePosition, list_said_by, list_sources
